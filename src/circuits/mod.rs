@@ -1,0 +1,22 @@
+//! What is proved: a [`Workload`] is a job's statement and its witnesses, whatever the circuit.
+//!
+//! ```text
+//! FilecoinRequest --decode--> Workload (porep | snap | window_post | winning_post)
+//! bellpepper Circuit + SRS -----> Workload (custom)
+//! ```
+
+pub mod catalogue;
+pub mod custom;
+pub mod manifest;
+pub mod porep;
+pub mod request;
+pub mod snap;
+pub mod vanilla;
+pub mod window_post;
+pub mod winning_post;
+pub mod workload;
+
+pub use catalogue::{CircuitSpec, ProofKind, SectorSize};
+pub use custom::CustomCircuit;
+pub use request::FilecoinRequest;
+pub use workload::{SrsSource, WorkKind, Workload};

@@ -1,0 +1,1 @@
+//! winning_post

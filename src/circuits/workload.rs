@@ -1,0 +1,81 @@
+//! The engine's view of a job.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blstrs::Scalar;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{RequestError, SynthesisError};
+use crate::groth16::{Assignment, R1csShape, Srs, VerifyingKey};
+use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
+
+/// The queue a job belongs to. Names as operators know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkKind {
+    PorepC2,
+    SnapUpdate,
+    WindowPost,
+    WinningPost,
+    Custom,
+}
+
+impl WorkKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PorepC2 => "porep-c2",
+            Self::SnapUpdate => "snap-update",
+            Self::WindowPost => "window-post",
+            Self::WinningPost => "winning-post",
+            Self::Custom => "custom",
+        }
+    }
+}
+
+impl fmt::Display for WorkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where a circuit's proving key comes from.
+#[derive(Clone, Debug)]
+pub enum SrsSource {
+    /// A parameter file in Filecoin's layout.
+    File(PathBuf),
+    /// A key the host already holds.
+    Memory(Arc<Srs>),
+}
+
+/// A decoded, validated job. Methods that take CPU time run on the Synthesizer's worker threads; they may panic
+/// (library code does on some bad inputs): the worker catches that.
+pub trait Workload: Send + Sync + fmt::Debug + 'static {
+    fn kind(&self) -> WorkKind;
+
+    /// The circuit with its key; jobs of one circuit share shape and SRS.
+    fn circuit(&self) -> &CircuitId;
+
+    fn num_partitions(&self) -> u32;
+
+    /// Digest of kind, circuit and all inputs: equal digests are the same work.
+    fn digest(&self) -> RequestDigest;
+
+    fn srs(&self) -> SrsSource;
+
+    /// Records the circuit's matrices from its blank circuit. The same for every job of the circuit.
+    fn record_shape(&self) -> Result<R1csShape, SynthesisError>;
+
+    /// The witness of one partition.
+    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError>;
+
+    /// What the verifier puts in for one partition, without the leading one.
+    fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError>;
+
+    /// A last check of the whole job's proof bytes by the circuit's own library, where it has one.
+    fn verify_job(&self, vk: &VerifyingKey, proof: &[u8]) -> Result<(), RequestError> {
+        let _ = (vk, proof);
+        Ok(())
+    }
+}

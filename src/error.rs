@@ -1,0 +1,237 @@
+//! Errors, one enum per layer. [`ErrorClass`] alone decides what happens next.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::ids::{CircuitId, WorkRef};
+
+/// What to do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The caller's input or configuration is wrong: the same request fails again.
+    Caller,
+    /// Try again: later, or on another device.
+    Retry,
+    /// The device can no longer be trusted; its work moves elsewhere.
+    DeviceLost,
+    /// The job was cancelled or its deadline passed.
+    Cancelled,
+    /// A defect of this software or of the machine.
+    Bug,
+}
+
+impl ErrorClass {
+    /// Stable lower-case name, as printed in `--json` output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Retry => "retry",
+            Self::DeviceLost => "device-lost",
+            Self::Cancelled => "cancelled",
+            Self::Bug => "bug",
+        }
+    }
+}
+
+/// A request that is refused before anything is queued.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// A field is missing, malformed or of the wrong length. Correct that field.
+    #[error("{field}: {what}")]
+    Field { field: String, what: String },
+    /// Two statements of the same fact differ. Correct one of them.
+    #[error("{left} says {left_value}, {right} says {right_value}")]
+    Contradiction { left: String, left_value: String, right: String, right_value: String },
+    /// The sector size, version or proof type is known but not supported, or not known at all.
+    #[error("unsupported: {what}")]
+    Unsupported { what: String },
+    /// A vanilla proof does not decode or does not hold.
+    #[error("vanilla proof {at}: {what}")]
+    VanillaProof { at: String, what: String },
+}
+
+/// A witness could not be made, or does not satisfy its circuit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SynthesisError {
+    /// Constraint `index` (from 0, in the circuit's order) does not hold: the inputs are wrong.
+    #[error("constraint {index} of {num_constraints} is not satisfied")]
+    Unsatisfied { index: usize, num_constraints: usize },
+    /// The circuit's public input `index` (the leading one not counted) is not the verifier's.
+    #[error("public input {index} of the circuit is not the one the verifier puts in")]
+    PublicInput { index: usize },
+    /// The witness has another size than the circuit's shape.
+    #[error("{what}: shape needs {needs}, witness has {has}")]
+    ShapeMismatch { what: &'static str, needs: usize, has: usize },
+    /// The circuit's code refused its inputs.
+    #[error("circuit refused its inputs: {0}")]
+    Circuit(String),
+    /// The circuit's code panicked on its inputs; the worker thread survived.
+    #[error("circuit panicked on its inputs: {0}")]
+    Panicked(String),
+    /// The circuit is too large for the field's evaluation domain or for 32-bit indices.
+    #[error("circuit too large: {0}")]
+    TooLarge(String),
+}
+
+/// A parameter file or proving key that is not to be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SrsError {
+    /// The file is not there. Generate or fetch it, or name another folder.
+    #[error("parameter file {path} not found for circuit {circuit}: generate it (`cuzk params generate`) or set --params")]
+    Missing { circuit: String, path: PathBuf },
+    #[error("{path}: {source}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: Arc<std::io::Error>,
+    },
+    /// The file ends early or goes on too long: it was cut, or is no parameter file.
+    #[error("{path}: {section}: needs {needs_bytes} B, has {has_bytes} B")]
+    Length { path: PathBuf, section: &'static str, needs_bytes: u64, has_bytes: u64 },
+    /// A point of the file is not a valid, non-identity point of the prime-order subgroup.
+    #[error("{path}: {section}[{index}]: {what}")]
+    Point { path: PathBuf, section: &'static str, index: u64, what: &'static str },
+    /// The digest is not the expected one.
+    #[error("{path}: sha256 is {has}, expected {needs}")]
+    Digest { path: PathBuf, needs: String, has: String },
+    /// The SRS belongs to another circuit.
+    #[error("srs does not fit circuit: {what}: circuit needs {needs}, srs has {has}")]
+    Mismatch { what: &'static str, needs: u64, has: u64 },
+    /// A stored circuit shape is damaged or of another version; it is recorded anew.
+    #[error("{path}: not a usable shape file: {what}")]
+    ShapeFile { path: PathBuf, what: String },
+}
+
+/// No way to run this work within the budget.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("needs {needs_bytes} B of device memory at least, budget is {has_bytes} B")]
+    InsufficientVram { needs_bytes: u64, has_bytes: u64 },
+}
+
+/// Something went wrong on a device.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The plan fitted, yet the driver refused. Replan with a smaller budget, then try another device.
+    #[error("{at}: device allocation of {asked_bytes} B refused, {free_bytes} B free")]
+    OutOfVram { at: WorkRef, asked_bytes: u64, free_bytes: u64 },
+    #[error("{at}: {source}")]
+    Plan {
+        at: WorkRef,
+        #[source]
+        source: PlanError,
+    },
+    /// The proving key is of another circuit. Nothing was launched.
+    #[error("{at}: {source}")]
+    Srs {
+        at: WorkRef,
+        #[source]
+        source: SrsError,
+    },
+    /// A stage ran past its watchdog. The device is lost.
+    #[error("{at}: stage {stage} ran longer than {limit_ms} ms")]
+    Hung { at: WorkRef, stage: &'static str, limit_ms: u64 },
+    /// The device's context is poisoned; it is rebuilt.
+    #[error("{at}: device fault in stage {stage}: {what}")]
+    Fault { at: WorkRef, stage: &'static str, what: String },
+    /// The device is gone.
+    #[error("{at}: device lost: {what}")]
+    Lost { at: WorkRef, what: String },
+    /// The proof made there does not verify. It is not returned.
+    #[error("{at}: proof does not verify")]
+    InvalidProof { at: WorkRef },
+    #[error("{at}: cancelled")]
+    Cancelled { at: WorkRef },
+    /// The device could not be opened.
+    #[error("device {device}: {what}")]
+    Open { device: String, what: String },
+    /// The device is draining or has no free lane; the work was not taken.
+    #[error("{at}: device does not take work: {what}")]
+    NotTaking { at: WorkRef, what: &'static str },
+}
+
+impl DeviceError {
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Srs { .. } => ErrorClass::Caller,
+            Self::OutOfVram { .. }
+            | Self::Plan { .. }
+            | Self::InvalidProof { .. }
+            | Self::NotTaking { .. } => ErrorClass::Retry,
+            Self::Hung { .. } | Self::Fault { .. } | Self::Lost { .. } | Self::Open { .. } => {
+                ErrorClass::DeviceLost
+            }
+            Self::Cancelled { .. } => ErrorClass::Cancelled,
+        }
+    }
+}
+
+/// The scheduler's refusals.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    #[error("queue is full: {jobs} jobs waiting, limit {limit}")]
+    QueueFull { jobs: usize, limit: usize },
+    #[error("engine is shutting down")]
+    Draining,
+    #[error("no such job {0}")]
+    UnknownJob(String),
+    #[error("no device is ready: {0}")]
+    NoDevice(String),
+}
+
+/// Configuration that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{path}: {what}")]
+    Read { path: String, what: String },
+    #[error("unknown key `{key}`{}", suggestion.as_ref().map(|s| format!(", did you mean `{s}`?")).unwrap_or_default())]
+    UnknownKey { key: String, suggestion: Option<String> },
+    #[error("{key}: {what}")]
+    Value { key: String, what: String },
+}
+
+/// What a caller of the engine sees.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("{at}: {source}")]
+    Synthesis {
+        at: WorkRef,
+        #[source]
+        source: SynthesisError,
+    },
+    #[error("circuit {circuit}: {source}")]
+    Srs {
+        circuit: CircuitId,
+        #[source]
+        source: SrsError,
+    },
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{at}: cancelled")]
+    Cancelled { at: WorkRef },
+    #[error("{at}: deadline passed")]
+    DeadlineExceeded { at: WorkRef },
+    /// An actor died or did not answer. The engine rebuilds it; if this repeats, report it.
+    #[error("{what}")]
+    Internal { what: String },
+}
+
+impl EngineError {
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Request(_) | Self::Synthesis { .. } | Self::Srs { .. } | Self::Config(_) => {
+                ErrorClass::Caller
+            }
+            Self::Device(error) => error.class(),
+            Self::Schedule(_) => ErrorClass::Retry,
+            Self::Cancelled { .. } | Self::DeadlineExceeded { .. } => ErrorClass::Cancelled,
+            Self::Internal { .. } => ErrorClass::Bug,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The Groth16 proof system on the host: the reference of every device backend.
+//!
+//! A proof is made in these steps, each a function of its own, so that a backend can run them as stages:
+//!
+//! ```text
+//! circuit -> R1csShape (once)          shape.rs
+//! circuit -> Assignment                assignment.rs
+//! shape x assignment -> Evaluations    shape.rs       a = A·w, b = B·w, c = C·w
+//! Evaluations -> quotient              domain.rs      coefficients of (a·b - c) / Z
+//! queries x scalars -> QuerySums       msm.rs, prover.rs
+//! vk, QuerySums, r, s -> Proof         proof.rs, prover.rs
+//! vk, public inputs, Proof -> verdict  verify.rs
+//! ```
+
+pub mod assignment;
+pub mod domain;
+pub mod generate;
+pub mod msm;
+pub mod proof;
+pub mod prover;
+pub mod shape;
+pub mod srs;
+pub mod srs_file;
+pub mod verify;
+
+pub use assignment::Assignment;
+pub use blstrs::Scalar;
+pub use proof::Proof;
+pub use prover::{Blinding, QuerySums};
+pub use shape::{Evaluations, R1csShape};
+pub use srs::{Srs, VerifyingKey};
+pub use verify::PreparedVerifyingKey;

@@ -1,0 +1,54 @@
+//! Multi-exponentiation that treats scalars 0 and 1 apart.
+
+use blst::{blst_p1_affine, blst_p2_affine};
+use blstrs::{G1Projective, G2Projective, Scalar};
+
+/// Which variables of a list occur in a query: a bit set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Density {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Density {
+    /// Number of variables, set or not.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn count_ones(&self) -> usize {
+        self.words.iter().map(|w| w.count_ones() as usize).sum()
+    }
+
+    pub fn get(&self, index: usize) -> bool {
+        self.words[index / 64] >> (index % 64) & 1 == 1
+    }
+}
+
+/// `sum bases[i] * scalars[i]`; identity bases allowed. `bases.len() == scalars.len()`.
+pub fn msm_g1(bases: &[blst_p1_affine], scalars: &[Scalar]) -> G1Projective {
+    let _ = (bases, scalars);
+    todo!()
+}
+
+/// As [`msm_g1`], in G2.
+pub fn msm_g2(bases: &[blst_p2_affine], scalars: &[Scalar]) -> G2Projective {
+    let _ = (bases, scalars);
+    todo!()
+}
+
+/// `sum bases[k] * scalars[i_k]` over the set bits `i_k` of `density`; `bases.len() == density.count_ones()`.
+pub fn msm_g1_dense(bases: &[blst_p1_affine], density: &Density, scalars: &[Scalar]) -> G1Projective {
+    let _ = (bases, density, scalars);
+    todo!()
+}
+
+/// As [`msm_g1_dense`], in G2.
+pub fn msm_g2_dense(bases: &[blst_p2_affine], density: &Density, scalars: &[Scalar]) -> G2Projective {
+    let _ = (bases, density, scalars);
+    todo!()
+}

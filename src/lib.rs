@@ -1,0 +1,17 @@
+//! CuZK: a Groth16 proving engine on BLS12-381.
+//!
+//! See `ARCHITECTURE.md` for the bird's-eye view. The list of modules below is the one list of
+//! modules; dependencies point down only.
+#![deny(unsafe_code)]
+
+pub mod actors;
+pub mod backend;
+pub mod circuits;
+pub mod config;
+pub mod engine;
+pub mod error;
+pub mod groth16;
+pub mod ids;
+pub mod messages;
+pub mod policy;
+pub mod telemetry;

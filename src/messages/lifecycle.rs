@@ -1,0 +1,65 @@
+//! Supervisor <-> everyone: start, loss, drain.
+
+use actix::prelude::Message;
+use actix::Recipient;
+
+use crate::backend::DeviceInfo;
+use crate::error::DeviceError;
+use crate::ids::{CircuitId, DeviceId};
+use crate::messages::device::{EvictSrs, ProvePartition};
+use crate::messages::status::GetDeviceStatus;
+
+/// Fact, device -> Supervisor and Scheduler: the backend is open and proved its known answer.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct DeviceReady {
+    pub info: DeviceInfo,
+    pub num_lanes: u32,
+    pub address: DeviceAddress,
+}
+
+/// What peers may say to a device, and nothing else.
+#[derive(Debug, Clone)]
+pub struct DeviceAddress {
+    pub prove: Recipient<ProvePartition>,
+    pub evict: Recipient<EvictSrs>,
+    pub status: Recipient<GetDeviceStatus>,
+}
+
+/// Fact, device -> Supervisor and Scheduler: this device takes no more work. Every partition it held is reported
+/// by `PartitionFailed` before this; the Supervisor rebuilds the actor from its factory.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct DeviceLost {
+    pub device: DeviceId,
+    pub error: DeviceError,
+}
+
+/// Fact, device -> Scheduler: a circuit's SRS is (no longer) resident.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct ResidencyChanged {
+    pub device: DeviceId,
+    pub circuit: CircuitId,
+    pub resident: bool,
+}
+
+/// Command: take no new work, finish what runs, answer [`Drained`].
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct Drain;
+
+/// Fact: nothing runs in this actor any more.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct Drained {
+    pub actor: String,
+}
+
+/// Fact, Supervisor -> Scheduler: an actor died (panic) and is being rebuilt; what it held must be given again.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct ActorDied {
+    pub actor: String,
+    pub device: Option<DeviceId>,
+}

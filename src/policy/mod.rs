@@ -1,0 +1,7 @@
+//! Pure decisions: no actix, no clock, no I/O. Properties are proved here by proptest.
+
+pub mod admission;
+pub mod health;
+pub mod placement;
+pub mod plan;
+pub mod queue;
