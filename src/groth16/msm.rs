@@ -3,31 +3,7 @@
 use blst::{blst_p1_affine, blst_p2_affine};
 use blstrs::{G1Projective, G2Projective, Scalar};
 
-/// Which variables of a list occur in a query: a bit set.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Density {
-    words: Vec<u64>,
-    len: usize,
-}
-
-impl Density {
-    /// Number of variables, set or not.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    pub fn count_ones(&self) -> usize {
-        self.words.iter().map(|w| w.count_ones() as usize).sum()
-    }
-
-    pub fn get(&self, index: usize) -> bool {
-        self.words[index / 64] >> (index % 64) & 1 == 1
-    }
-}
+pub use crate::groth16::density::Density;
 
 /// `sum bases[i] * scalars[i]`; identity bases allowed. `bases.len() == scalars.len()`.
 pub fn msm_g1(bases: &[blst_p1_affine], scalars: &[Scalar]) -> G1Projective {
