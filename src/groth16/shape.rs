@@ -212,6 +212,8 @@ impl R1csShape {
             Some(aux) => &assignment.aux_assignment[aux],
             None => &assignment.input_assignment[column],
         };
+        // Room for the whole domain: the quotient pads the rows to it in place.
+        let mut values = Vec::with_capacity(1 << self.domain_log2());
         (0..matrix.num_rows())
             .into_par_iter()
             .with_min_len(ROWS_PER_TASK)
@@ -219,7 +221,8 @@ impl R1csShape {
                 let terms = matrix.row(row).map(|(column, coefficient)| (coefficient, value_of(column)));
                 self.sum_terms(terms)
             })
-            .collect()
+            .collect_into_vec(&mut values);
+        values
     }
 
     /// Most coefficients are 1 or -1 and most values bits: only what is left needs a multiplication.
