@@ -79,7 +79,10 @@ mod tests {
         let bytes = generators().to_bytes();
         assert_eq!(Proof::from_bytes(&bytes), Ok(generators()));
         assert_eq!(Proof::from_bytes(&bytes[..191]), Err(ProofBytesError::Length { has: 191 }));
-        assert_eq!(Proof::from_bytes(&[bytes.as_slice(), &[0]].concat()), Err(ProofBytesError::Length { has: 193 }));
+        assert_eq!(
+            Proof::from_bytes(&[bytes.as_slice(), &[0]].concat()),
+            Err(ProofBytesError::Length { has: 193 })
+        );
     }
 
     #[test]

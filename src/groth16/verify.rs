@@ -164,7 +164,8 @@ mod tests {
         let inputs: Vec<_> = (0..5u64).map(|i| [Scalar::from(i), Scalar::from(40 + i)]).collect();
         let proofs: Vec<_> = inputs.iter().zip(20..).map(|(inputs, a)| prove(a, a + 1, inputs)).collect();
         assert!(proofs.iter().zip(&inputs).all(|(proof, inputs)| prepared.verify(proof, inputs)));
-        let batch: Vec<_> = proofs.iter().zip(&inputs).map(|(proof, inputs)| (proof, inputs.as_slice())).collect();
+        let batch: Vec<_> =
+            proofs.iter().zip(&inputs).map(|(proof, inputs)| (proof, inputs.as_slice())).collect();
         assert!(prepared.verify_batch(&batch));
         assert!(prepared.verify_batch(&[]));
     }
