@@ -52,8 +52,7 @@ pub(super) fn check<P: RawPoint>(parts: &[&[P]]) -> Result<(), usize> {
 fn check_singly<P: RawPoint>(parts: &[&[P]]) -> Result<(), usize> {
     let mut before = 0;
     for part in parts {
-        let first =
-            part.par_iter().position_first(|point| !P::is_in_subgroup(&point.to_affine()));
+        let first = part.par_iter().position_first(|point| !P::is_in_subgroup(&point.to_affine()));
         if let Some(index) = first {
             return Err(before + index);
         }
@@ -66,7 +65,10 @@ fn check_singly<P: RawPoint>(parts: &[&[P]]) -> Result<(), usize> {
 enum Plan {
     Singly,
     /// `bits` random bits per point and round: the rows' number of bits is half of that, rounded up.
-    Grid { rounds: u32, bits: u32 },
+    Grid {
+        rounds: u32,
+        bits: u32,
+    },
 }
 
 impl Plan {
@@ -89,9 +91,10 @@ fn round_is_clean<P: RawPoint>(parts: &[&[P]], bits: u32) -> bool {
     for block in parts.iter().flat_map(|part| part.chunks(BLOCK_POINTS)) {
         sums.add_block(block);
     }
-    sums.rows.par_iter().chain(&sums.columns).all(|sum: &P::Projective| {
-        bool::from(sum.is_identity()) || P::is_in_subgroup(&sum.to_affine())
-    })
+    sums.rows
+        .par_iter()
+        .chain(&sums.columns)
+        .all(|sum: &P::Projective| bool::from(sum.is_identity()) || P::is_in_subgroup(&sum.to_affine()))
 }
 
 /// Sums of the grid's rows and columns.
@@ -255,6 +258,20 @@ mod tests {
         let mut seen: Vec<u32> = (0..256).flat_map(|cell| cells.points_of(cell).to_vec()).collect();
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..1000));
+    }
+
+    #[test]
+    fn b36_a_round_is_clean_for_subgroup_points_and_finds_lone_and_cancelling_deviations() {
+        let (plus, minus) = opposite_deviations();
+        let mut points = multiples::<blst_p1_affine>(5_000);
+        let odd_bits = 13;
+        assert!(round_is_clean(&[&points[..2_000], &points[2_000..]], odd_bits));
+        points[1_000] = plus;
+        assert!(!round_is_clean(&[points.as_slice()], odd_bits));
+        // In one cell together, once in 2^13, they would not be seen.
+        points[4_000] = minus;
+        assert!((0..5).any(|_| !round_is_clean(&[points.as_slice()], odd_bits)));
+        assert!(round_is_clean(&[multiples::<blst_p2_affine>(2_000).as_slice()], 8));
     }
 
     #[test]
