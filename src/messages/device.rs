@@ -37,12 +37,19 @@ impl fmt::Debug for CancelFlag {
 /// The right to occupy one lane of a device. Dropping it, also by a panic, tells the Scheduler [`LaneFreed`].
 pub struct LaneCredit {
     device: DeviceId,
+    incarnation: u64,
     freed: Recipient<LaneFreed>,
 }
 
 impl LaneCredit {
     pub fn new(device: DeviceId, freed: Recipient<LaneFreed>) -> Self {
-        Self { device, freed }
+        Self { device, incarnation: 0, freed }
+    }
+
+    /// Marks the credit as one of this life of the device, so that it cannot free a lane of its successor.
+    pub fn of_incarnation(mut self, incarnation: u64) -> Self {
+        self.incarnation = incarnation;
+        self
     }
 
     pub fn device(&self) -> &DeviceId {
@@ -58,7 +65,7 @@ impl fmt::Debug for LaneCredit {
 
 impl Drop for LaneCredit {
     fn drop(&mut self) {
-        self.freed.do_send(LaneFreed { device: self.device.clone() });
+        self.freed.do_send(LaneFreed { device: self.device.clone(), incarnation: self.incarnation });
     }
 }
 
@@ -67,6 +74,8 @@ impl Drop for LaneCredit {
 #[rtype(result = "()")]
 pub struct LaneFreed {
     pub device: DeviceId,
+    /// Which life of the device the credit belonged to.
+    pub incarnation: u64,
 }
 
 /// Command: prove one partition. Accepted means: an answer ([`PartitionProved`] or [`PartitionFailed`]) will come.

@@ -1,13 +1,42 @@
 //! Supervisor <-> everyone: start, loss, drain.
 
+use std::time::Duration;
+
 use actix::prelude::Message;
 use actix::Recipient;
+use actix_rt::ArbiterHandle;
 
 use crate::backend::DeviceInfo;
 use crate::error::DeviceError;
 use crate::ids::{CircuitId, DeviceId};
-use crate::messages::device::{EvictSrs, ProvePartition};
+use crate::messages::device::{EvictSrs, PartitionFailed, PartitionProved, ProvePartition, StageFinished};
 use crate::messages::status::GetDeviceStatus;
+
+/// Where a device actor sends its facts. The Supervisor fills it in; clones go to the same places.
+#[derive(Clone, Debug)]
+pub struct DeviceLinks {
+    /// Supervisor and Scheduler.
+    pub ready: Vec<Recipient<DeviceReady>>,
+    /// Supervisor and Scheduler. Sent as well (instead of `ready`) when the backend does not open.
+    pub lost: Vec<Recipient<DeviceLost>>,
+    pub drained: Recipient<Drained>,
+    pub residency: Recipient<ResidencyChanged>,
+    pub proved: Recipient<PartitionProved>,
+    pub failed: Recipient<PartitionFailed>,
+    pub stage_finished: Recipient<StageFinished>,
+}
+
+/// Builds a device actor, again and again: what the Supervisor keeps of a device. Erases the backend's type.
+pub trait DeviceSpawner: Send + Sync + 'static {
+    fn device_id(&self) -> DeviceId;
+
+    /// Starts a fresh actor on `arbiter` and returns at once; [`DeviceReady`] or [`DeviceLost`] follows. The actor
+    /// stops by itself after `Drained` and after `DeviceLost`. `watchdog_floor`: the least a stage may take before
+    /// it counts as hung.
+    ///
+    /// The recipient's `connected()` tells whether the actor still lives.
+    fn spawn(&self, arbiter: &ArbiterHandle, links: DeviceLinks, watchdog_floor: Duration) -> Recipient<Drain>;
+}
 
 /// Fact, device -> Supervisor and Scheduler: the backend is open and proved its known answer.
 #[derive(Debug, Clone, Message)]
@@ -42,6 +71,15 @@ pub struct ResidencyChanged {
     pub device: DeviceId,
     pub circuit: CircuitId,
     pub resident: bool,
+}
+
+/// Fact, Supervisor -> Scheduler: a device is out of service. `returns`: whether it may come back by itself.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct DeviceWithdrawn {
+    pub device: DeviceId,
+    pub reason: String,
+    pub returns: bool,
 }
 
 /// Command: take no new work, finish what runs, answer [`Drained`].
