@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::actors::gpu_device::{DeviceConfig, DeviceSpawner};
 use crate::actors::ArbiterLayout;
 use crate::ids::DeviceId;
-use crate::messages::lifecycle::DeviceSpawner;
 
 /// One device the engine shall own.
 #[derive(Clone)]
@@ -65,8 +65,8 @@ pub struct EngineConfig {
     pub arbiter_layout: ArbiterLayout,
     /// Finished jobs whose result is kept, so that the same request attaches to it instead of being proved again.
     pub retained_results: usize,
-    /// The least a stage may take before its device counts as hung.
-    pub stage_watchdog_floor: Duration,
+    /// Settings of every device actor: memory budget, watchdog, self-test.
+    pub device: DeviceConfig,
     /// Waiting this long lifts a job by one priority level; after three times this it goes before everything newer.
     pub aging_step: Duration,
     /// How long work whose SRS is resident on a free device may go before older work of the same level.
@@ -94,7 +94,7 @@ impl Default for EngineConfig {
             synthesis_threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
             arbiter_layout: ArbiterLayout::ThreadPerDevice,
             retained_results: 256,
-            stage_watchdog_floor: Duration::from_secs(120),
+            device: DeviceConfig::default(),
             aging_step: Duration::from_secs(300),
             affinity_limit: Duration::from_secs(30),
             device_start_limit: Duration::from_secs(60),
