@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cuzk::config::{Config, DeviceChoice, LogFormat, MemoryBudget};
+use cuzk::config::{ByteSize, Config, DeviceChoice, LogFormat, MemoryBudget};
 use cuzk::error::ConfigError;
 use toml::{Table, Value};
 
@@ -63,10 +63,11 @@ fn every_key_of_the_template_is_explained() {
 #[test]
 fn b60_a_misspelt_key_is_an_error_with_a_suggestion() {
     let misspelt = [
+        ("[gpus]\ngpu_worker_per_device = 2", "gpus.gpu_workers_per_device"),
         ("[gpus]\ndevice = \"cpu\"", "gpus.devices"),
         ("[scheduler]\nmax_queue_jobs = 3", "scheduler.max_queued_jobs"),
         ("[loging]\nlevel = \"info\"", "logging"),
-        ("[srs]\nbudget = \"1GiB\"", "memory.budget"),
+        ("[srs]\nwitness_budget = \"1GiB\"", "memory.witness_budget"),
     ];
     for (text, meant) in misspelt {
         match Config::from_toml(text, "test") {
@@ -87,9 +88,9 @@ fn wrong_types_and_values_name_their_key() {
         ("[synthesis]\nthreads = -1", "synthesis.threads"),
         ("[synthesis]\nthreads = 100000", "synthesis.threads"),
         ("[scheduler]\nmax_queued_jobs = 0", "scheduler.max_queued_jobs"),
-        ("[memory]\nbudget = \"lots\"", "memory.budget"),
-        ("[memory]\nbudget = \"1MiB\"", "memory.budget"),
-        ("[memory]\nbudget = \"18446744073709551615GiB\"", "memory.budget"),
+        ("[memory]\nwitness_budget = \"lots\"", "memory.witness_budget"),
+        ("[memory]\nwitness_budget = \"1KiB\"", "memory.witness_budget"),
+        ("[memory]\nwitness_budget = \"18446744073709551615GiB\"", "memory.witness_budget"),
         ("[gpus]\ndevices = \"sim:0\"", "gpus.devices"),
         ("[gpus]\ndevices = \"gpu\"", "gpus.devices"),
         ("[logging]\nformat = \"xml\"", "logging.format"),
@@ -113,7 +114,7 @@ fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 fn environment_wins_over_the_file_and_the_file_over_defaults() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("cuzk.toml");
-    std::fs::write(&file, "[logging]\nlevel = \"info\"\nformat = \"json\"\n[memory]\nbudget = \"2GiB\"\n")
+    std::fs::write(&file, "[logging]\nlevel = \"info\"\nformat = \"json\"\n[memory]\nwitness_budget = \"2GiB\"\n")
         .unwrap();
     let environment = variables(&[
         ("CUZK_CONFIG", file.to_str().unwrap()),
@@ -124,7 +125,7 @@ fn environment_wins_over_the_file_and_the_file_over_defaults() {
     let config = Config::load(None, environment).unwrap();
     assert_eq!(config.logging.level, "debug");
     assert_eq!(config.logging.format, LogFormat::Json);
-    assert_eq!(config.memory.budget, MemoryBudget::Bytes(2 << 30));
+    assert_eq!(config.memory.witness_budget, MemoryBudget::Size(ByteSize(2 << 30)));
     assert_eq!(config.synthesis.threads, 3);
     assert_eq!(config.gpus.devices, DeviceChoice::Sim(2));
     assert_eq!(config.scheduler, Config::default().scheduler);

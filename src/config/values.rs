@@ -1,0 +1,166 @@
+//! Values that are written as text: devices, sizes, log formats.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(format!("unknown log format `{other}`: use text or json")),
+        }
+    }
+}
+
+/// Which devices an engine uses: `auto`, `cpu`, `cuda`, `sim:N`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// Every GPU this build can drive; without one, the CPU.
+    #[default]
+    Auto,
+    Cpu,
+    Cuda,
+    /// That many simulated devices, whose proofs are made by the CPU prover.
+    Sim(u32),
+}
+
+/// Simulated devices at most: more only costs threads.
+pub const SIM_DEVICES_MAX: u32 = 64;
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "cpu" => return Ok(Self::Cpu),
+            "cuda" => return Ok(Self::Cuda),
+            _ => {}
+        }
+        let count = text.strip_prefix("sim:").ok_or_else(|| {
+            format!("unknown device `{text}`: use auto, cpu, cuda or sim:N (such as sim:2)")
+        })?;
+        match count.parse() {
+            Ok(count @ 1..=SIM_DEVICES_MAX) => Ok(Self::Sim(count)),
+            _ => Err(format!("`{text}`: number of simulated devices needs 1 to {SIM_DEVICES_MAX}")),
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda => f.write_str("cuda"),
+            Self::Sim(count) => write!(f, "sim:{count}"),
+        }
+    }
+}
+
+/// A size of memory, written as `512MiB`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = SIZE_UNITS.iter().find_map(|(unit, factor)| {
+            let number = text.strip_suffix(unit)?.trim_end();
+            number.parse::<u64>().ok()?.checked_mul(*factor)
+        });
+        parsed.map(Self).ok_or_else(|| {
+            format!("`{text}` is no size: write a whole number of B, KiB, MiB or GiB, such as 16GiB")
+        })
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, factor) = SIZE_UNITS
+            .into_iter()
+            .find(|(_, factor)| self.0 != 0 && self.0.is_multiple_of(*factor))
+            .unwrap_or(("B", 1));
+        write!(f, "{}{unit}", self.0 / factor)
+    }
+}
+
+/// A budget of memory: `auto`, or a size such as `16GiB`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryBudget {
+    /// From what there is.
+    #[default]
+    Auto,
+    Size(ByteSize),
+}
+
+impl MemoryBudget {
+    /// The size in bytes; `None` for [`MemoryBudget::Auto`].
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Auto => None,
+            Self::Size(size) => Some(size.0),
+        }
+    }
+}
+
+impl FromStr for MemoryBudget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let or_auto = |error| format!("{error}, or auto");
+        text.parse().map(Self::Size).map_err(or_auto)
+    }
+}
+
+impl fmt::Display for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Size(size) => size.fmt(f),
+        }
+    }
+}
+
+/// Serde by the type's text, so that file, environment and flags are written alike.
+macro_rules! serde_by_text {
+    ($type:ty) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+serde_by_text!(DeviceChoice);
+serde_by_text!(MemoryBudget);
+serde_by_text!(ByteSize);
