@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::ids::{CircuitId, WorkRef};
+use crate::ids::{CircuitId, DeviceId, WorkRef};
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,6 +145,9 @@ pub enum DeviceError {
     /// The device could not be opened.
     #[error("device {device}: {what}")]
     Open { device: String, what: String },
+    /// A partition that runs uses this proving key; evict it later.
+    #[error("device {device}: srs of {circuit} is in use")]
+    SrsInUse { device: DeviceId, circuit: CircuitId },
     /// The device is draining or has no free lane; the work was not taken.
     #[error("{at}: device does not take work: {what}")]
     NotTaking { at: WorkRef, what: &'static str },
@@ -157,6 +160,7 @@ impl DeviceError {
             Self::OutOfVram { .. }
             | Self::Plan { .. }
             | Self::InvalidProof { .. }
+            | Self::SrsInUse { .. }
             | Self::NotTaking { .. } => ErrorClass::Retry,
             Self::Hung { .. } | Self::Fault { .. } | Self::Lost { .. } | Self::Open { .. } => {
                 ErrorClass::DeviceLost
