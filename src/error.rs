@@ -102,6 +102,16 @@ pub enum SrsError {
     ShapeFile { path: PathBuf, what: String },
 }
 
+impl SrsError {
+    /// Names the circuit that the missing file was wanted for; a reader of files does not know it.
+    pub fn for_circuit(mut self, name: &CircuitId) -> Self {
+        if let Self::Missing { circuit, .. } = &mut self {
+            *circuit = name.to_string();
+        }
+        self
+    }
+}
+
 /// No way to run this work within the budget.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
