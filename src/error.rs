@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::ids::{CircuitId, WorkRef};
+use crate::ids::{CircuitId, DeviceId, WorkRef};
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +102,16 @@ pub enum SrsError {
     ShapeFile { path: PathBuf, what: String },
 }
 
+impl SrsError {
+    /// Names the circuit that the missing file was wanted for; a reader of files does not know it.
+    pub fn for_circuit(mut self, name: &CircuitId) -> Self {
+        if let Self::Missing { circuit, .. } = &mut self {
+            *circuit = name.to_string();
+        }
+        self
+    }
+}
+
 /// No way to run this work within the budget.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -145,6 +155,9 @@ pub enum DeviceError {
     /// The device could not be opened.
     #[error("device {device}: {what}")]
     Open { device: String, what: String },
+    /// A partition that runs uses this proving key; evict it later.
+    #[error("device {device}: srs of {circuit} is in use")]
+    SrsInUse { device: DeviceId, circuit: CircuitId },
     /// The device is draining or has no free lane; the work was not taken.
     #[error("{at}: device does not take work: {what}")]
     NotTaking { at: WorkRef, what: &'static str },
@@ -157,6 +170,7 @@ impl DeviceError {
             Self::OutOfVram { .. }
             | Self::Plan { .. }
             | Self::InvalidProof { .. }
+            | Self::SrsInUse { .. }
             | Self::NotTaking { .. } => ErrorClass::Retry,
             Self::Hung { .. } | Self::Fault { .. } | Self::Lost { .. } | Self::Open { .. } => {
                 ErrorClass::DeviceLost
