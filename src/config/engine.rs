@@ -71,8 +71,8 @@ fn host_memory_bytes() -> Option<u64> {
     let limit = |path: &str| read(path)?.trim().parse::<u64>().ok();
     let machine = read("/proc/meminfo").as_deref().and_then(meminfo_total_bytes);
     // Version 2 says "max" for no limit, version 1 a number above all memory.
-    let cgroup = limit("/sys/fs/cgroup/memory.max")
-        .or_else(|| limit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+    let cgroup =
+        limit("/sys/fs/cgroup/memory.max").or_else(|| limit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
     machine.into_iter().chain(cgroup).min()
 }
 

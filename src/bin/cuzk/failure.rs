@@ -119,5 +119,6 @@ fn place(error: &DeviceError) -> String {
         | DeviceError::Cancelled { at }
         | DeviceError::NotTaking { at, .. } => at.to_string(),
         DeviceError::Open { device, .. } => format!("device {device}"),
+        DeviceError::SrsInUse { device, circuit } => format!("{circuit} on {device}"),
     }
 }

@@ -1,6 +1,7 @@
 //! The command line: arguments, output and exit codes only. All proving goes through [`cuzk::engine::Engine`].
 
 mod check_config;
+mod circuits;
 mod failure;
 mod options;
 mod ui;
@@ -25,6 +26,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Circuits(circuits::CircuitsArgs),
     CheckConfig(check_config::CheckConfigArgs),
 }
 
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Err(error) => return Ui::plain().fail(&Failure::from(error)),
     };
     let done = match cli.command {
+        Command::Circuits(args) => circuits::run(&args),
         Command::CheckConfig(args) => check_config::run(&args, &config),
     };
     match done {

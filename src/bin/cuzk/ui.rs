@@ -66,36 +66,40 @@ pub fn out(text: &str) {
     }
 }
 
-/// Rows as aligned columns; numbers (cells that begin with a digit) to the right.
+/// Aligned columns under a header; columns of numbers to the right.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([header[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let is_number = |column: usize| {
-        rows.iter().all(|row| row[column].starts_with(|c: char| c.is_ascii_digit() || c == '-'))
-    };
-    let numeric: Vec<bool> = (0..header.len()).map(is_number).collect();
-    let line = |cells: &[&str]| {
-        let padded: Vec<String> = cells
-            .iter()
-            .enumerate()
-            .map(|(column, cell)| {
-                let width = widths[column];
-                if numeric[column] {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:<width$}")
-                }
-            })
-            .collect();
-        padded.join("  ").trim_end().to_owned() + "\n"
-    };
-    let mut text = line(header);
+    let header: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
+    let numeric: Vec<bool> = (0..header.len())
+        .map(|column| {
+            let is_number = |cell: &str| cell == "-" || cell.starts_with(|c: char| c.is_ascii_digit());
+            rows.iter().all(|row| is_number(&row[column]))
+        })
+        .collect();
+    let mut all = vec![header];
+    all.extend_from_slice(rows);
+    align(&all, &numeric)
+}
+
+/// Aligned columns without a header, all to the left.
+pub fn columns(rows: &[Vec<String>]) -> String {
+    let num_columns = rows.first().map_or(0, Vec::len);
+    align(rows, &vec![false; num_columns])
+}
+
+fn align(rows: &[Vec<String>], to_the_right: &[bool]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..to_the_right.len()).map(width).collect();
+    let mut text = String::new();
     for row in rows {
-        let cells: Vec<&str> = row.iter().map(String::as_str).collect();
-        text += &line(&cells);
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            let cell = if to_the_right[column] { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
+            line += &cell;
+            line += "  ";
+        }
+        text += line.trim_end();
+        text.push('\n');
     }
     text
 }
