@@ -80,6 +80,7 @@ impl From<SrsError> for Failure {
             SrsError::Length { path, section, .. } => format!("{} {section}", path.display()),
             SrsError::Point { path, section, index, .. } => format!("{} {section}[{index}]", path.display()),
             SrsError::Mismatch { what, .. } => (*what).to_owned(),
+            SrsError::Generate { .. } => "circuit".to_owned(),
         };
         Self::input(at, error.to_string())
     }

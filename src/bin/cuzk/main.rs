@@ -3,7 +3,12 @@
 mod check_config;
 mod circuits;
 mod failure;
+mod files;
+mod inspect;
 mod options;
+mod params;
+mod progress;
+mod test_params;
 mod ui;
 
 use std::process::ExitCode;
@@ -27,6 +32,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Circuits(circuits::CircuitsArgs),
+    Params(params::ParamsArgs),
+    Inspect(inspect::InspectArgs),
     CheckConfig(check_config::CheckConfigArgs),
 }
 
@@ -61,6 +68,8 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Circuits(args) => circuits::run(&args),
+        Command::Params(args) => params::run(&args, &config, ui),
+        Command::Inspect(args) => inspect::run(&args),
         Command::CheckConfig(args) => check_config::run(&args, &config),
     };
     match done {
