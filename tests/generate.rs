@@ -1,13 +1,16 @@
 //! Generated parameters equal bellperson's, byte for byte.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use bellpepper_core::{Circuit, ConstraintSystem, LinearCombination, SynthesisError, Variable};
 use bellperson::groth16::generate_random_parameters;
 use blstrs::{Bls12, Scalar};
+use cuzk::circuits::catalogue::CircuitSpec;
 use cuzk::error::SrsError;
 use cuzk::groth16::generate::{generate_params, generate_srs};
-use cuzk::groth16::srs_file::{read_srs, read_vk, write_srs, ReadOptions};
+use cuzk::groth16::srs_file::{read_counts, read_srs, read_vk, write_srs, ReadOptions};
 use cuzk::groth16::{R1csShape, Srs};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -160,4 +163,61 @@ fn a_panic_while_writing_leaves_no_file_that_looks_like_parameters() {
     });
     assert!(outcome.is_err());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// `groth16.params_sha256` of a manifest, and the `.vk` file of the fixtures.
+fn check_fixture_params(circuit: &str, folder: &str) {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/filecoin");
+    let manifest = std::fs::read(data.join(folder).join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let expected = &manifest["groth16"];
+    let spec = CircuitSpec::by_id(circuit).unwrap();
+    let shape = spec.record_shape().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let [params_path, vk_path] = [spec.params_file(), spec.vk_file()].map(|name| dir.path().join(name));
+    let begun = Instant::now();
+    let generated =
+        generate_params(&shape, &mut spec.test_params_rng(), &params_path, &vk_path, &|_, _| ()).unwrap();
+    println!("{circuit}: generated in {:.1?}", begun.elapsed());
+    assert_eq!(expected["params_file"], spec.params_file());
+    assert_eq!(expected["params_bytes"], generated.params_bytes);
+    assert_eq!(expected["params_sha256"], hex::encode(generated.params_sha256));
+    assert_eq!(expected["vk_sha256"], hex::encode(generated.vk_sha256));
+    let fixture_vk = std::fs::read(data.join("params").join(spec.vk_file())).unwrap();
+    assert!(std::fs::read(&vk_path).unwrap() == fixture_vk);
+
+    let options = ReadOptions {
+        expected_sha256: Some(generated.params_sha256),
+        verdict_dir: Some(dir.path().join("verdicts")),
+    };
+    for reused in [false, true] {
+        let begun = Instant::now();
+        let loaded = read_srs(&params_path, &options, &|_, _| ()).unwrap();
+        println!("{circuit}: loaded in {:.1?}, verdict reused: {reused}", begun.elapsed());
+        assert_eq!(loaded.reused_verdict, reused);
+        loaded.srs.check_fits(&shape).unwrap();
+    }
+    read_counts(&params_path).unwrap().check_fits(&shape).unwrap();
+}
+
+#[test]
+fn window_2k_params_are_the_recorded_ones() {
+    check_fixture_params("wpost-2k", "window-2k/full-partition");
+}
+
+#[test]
+fn winning_2k_params_are_the_recorded_ones() {
+    check_fixture_params("winning-2k", "winning-2k/sector-1");
+}
+
+#[test]
+#[ignore = "a minute of two cores and 1.1 GB: run by hand with --ignored"]
+fn snap_2k_params_are_the_recorded_ones() {
+    check_fixture_params("snap-2k", "snap-2k/sector-1");
+}
+
+#[test]
+#[ignore = "two minutes of two cores and 1.5 GB: run by hand with --ignored"]
+fn porep_2k_params_are_the_recorded_ones() {
+    check_fixture_params("porep-2k", "porep-2k/sector-1");
 }
