@@ -62,14 +62,8 @@ impl Srs {
     /// # Errors
     /// [`SrsError::Mismatch`] naming the first one that differs, in the order of the file.
     pub fn check_fits(&self, shape: &R1csShape) -> Result<(), SrsError> {
-        let counts = [
-            self.vk.ic.len(),
-            self.h.len(),
-            self.l.len(),
-            self.a.len(),
-            self.b_g1.len(),
-            self.b_g2.len(),
-        ];
+        let counts =
+            [self.vk.ic.len(), self.h.len(), self.l.len(), self.a.len(), self.b_g1.len(), self.b_g2.len()];
         check_counts(shape, counts.map(|count| count as u64))
     }
 }

@@ -157,7 +157,10 @@ fn open(path: &Path) -> Result<(File, Metadata), SrsError> {
     })?;
     let metadata = file.metadata().map_err(|error| io_error(path, error))?;
     if !metadata.is_file() {
-        return Err(io_error(path, std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")));
+        return Err(io_error(
+            path,
+            std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"),
+        ));
     }
     Ok((file, metadata))
 }
@@ -185,8 +188,10 @@ fn check_subgroup(srs: &Srs, path: &Path) -> Result<(), SrsError> {
 fn check_vk_subgroup(vk: &VerifyingKey, path: &Path) -> Result<(), SrsError> {
     let g1 = |name, point: &blstrs::G1Affine| (name, vec![blst_p1_affine::from_affine(point)]);
     let g2 = |name, point: &blstrs::G2Affine| (name, vec![blst_p2_affine::from_affine(point)]);
-    let head_g1 = [g1("vk.alpha_g1", &vk.alpha_g1), g1("vk.beta_g1", &vk.beta_g1), g1("vk.delta_g1", &vk.delta_g1)];
-    let head_g2 = [g2("vk.beta_g2", &vk.beta_g2), g2("vk.gamma_g2", &vk.gamma_g2), g2("vk.delta_g2", &vk.delta_g2)];
+    let head_g1 =
+        [g1("vk.alpha_g1", &vk.alpha_g1), g1("vk.beta_g1", &vk.beta_g1), g1("vk.delta_g1", &vk.delta_g1)];
+    let head_g2 =
+        [g2("vk.beta_g2", &vk.beta_g2), g2("vk.gamma_g2", &vk.gamma_g2), g2("vk.delta_g2", &vk.delta_g2)];
     let ic: Vec<_> = vk.ic.iter().map(blst_p1_affine::from_affine).collect();
     check_sections(path, head_g1.each_ref().map(|(name, point)| (*name, point)))?;
     check_sections(path, head_g2.each_ref().map(|(name, point)| (*name, point)))?;

@@ -208,7 +208,10 @@ pub struct JobVerified {
 
 impl fmt::Debug for JobVerified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobVerified").field("job", &self.job).field("result", &self.result).finish_non_exhaustive()
+        f.debug_struct("JobVerified")
+            .field("job", &self.job)
+            .field("result", &self.result)
+            .finish_non_exhaustive()
     }
 }
 

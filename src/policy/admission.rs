@@ -11,7 +11,12 @@ use crate::messages::job::Priority;
 ///
 /// # Errors
 /// [`ScheduleError::Draining`], [`ScheduleError::QueueFull`].
-pub fn admit(draining: bool, live_jobs: usize, limit: usize, priority: Priority) -> Result<(), ScheduleError> {
+pub fn admit(
+    draining: bool,
+    live_jobs: usize,
+    limit: usize,
+    priority: Priority,
+) -> Result<(), ScheduleError> {
     if draining {
         return Err(ScheduleError::Draining);
     }
@@ -113,10 +118,7 @@ mod tests {
     #[test]
     fn critical_is_always_admitted_unless_draining() {
         assert_eq!(admit(false, 1, 2, Priority::High), Ok(()));
-        assert_eq!(
-            admit(false, 2, 2, Priority::High),
-            Err(ScheduleError::QueueFull { jobs: 2, limit: 2 })
-        );
+        assert_eq!(admit(false, 2, 2, Priority::High), Err(ScheduleError::QueueFull { jobs: 2, limit: 2 }));
         assert_eq!(admit(false, 2, 2, Priority::Critical), Ok(()));
         assert_eq!(admit(true, 0, 2, Priority::Critical), Err(ScheduleError::Draining));
     }

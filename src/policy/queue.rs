@@ -40,7 +40,15 @@ pub struct Waiting {
     pub job_under_way: u32,
 }
 
-type Rank = (bool, Reverse<Duration>, u32, bool, Reverse<Duration>, Reverse<u32>, Reverse<(Duration, JobId, PartitionIndex)>);
+type Rank = (
+    bool,
+    Reverse<Duration>,
+    u32,
+    bool,
+    Reverse<Duration>,
+    Reverse<u32>,
+    Reverse<(Duration, JobId, PartitionIndex)>,
+);
 
 impl QueuePolicy {
     fn steps(&self, waiting: &Waiting, now: Duration) -> u32 {
@@ -140,7 +148,8 @@ mod tests {
 
     #[test]
     fn deadline_then_fairness_then_age() {
-        let mut items = [item(1, Priority::Normal, 0), item(2, Priority::Normal, 1), item(3, Priority::Normal, 1)];
+        let mut items =
+            [item(1, Priority::Normal, 0), item(2, Priority::Normal, 1), item(3, Priority::Normal, 1)];
         assert_eq!(next(&items, 1), 1);
         items[0].job_under_way = 2;
         assert_eq!(next(&items, 1), 2);

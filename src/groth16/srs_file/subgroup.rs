@@ -52,8 +52,7 @@ pub(super) fn check<P: RawPoint>(parts: &[&[P]]) -> Result<(), usize> {
 fn check_singly<P: RawPoint>(parts: &[&[P]]) -> Result<(), usize> {
     let mut before = 0;
     for part in parts {
-        let first =
-            part.par_iter().position_first(|point| !P::is_in_subgroup(&point.to_affine()));
+        let first = part.par_iter().position_first(|point| !P::is_in_subgroup(&point.to_affine()));
         if let Some(index) = first {
             return Err(before + index);
         }
@@ -66,7 +65,10 @@ fn check_singly<P: RawPoint>(parts: &[&[P]]) -> Result<(), usize> {
 enum Plan {
     Singly,
     /// `bits` random bits per point and round: the rows' number of bits is half of that, rounded up.
-    Grid { rounds: u32, bits: u32 },
+    Grid {
+        rounds: u32,
+        bits: u32,
+    },
 }
 
 impl Plan {
@@ -89,9 +91,10 @@ fn round_is_clean<P: RawPoint>(parts: &[&[P]], bits: u32) -> bool {
     for block in parts.iter().flat_map(|part| part.chunks(BLOCK_POINTS)) {
         sums.add_block(block);
     }
-    sums.rows.par_iter().chain(&sums.columns).all(|sum: &P::Projective| {
-        bool::from(sum.is_identity()) || P::is_in_subgroup(&sum.to_affine())
-    })
+    sums.rows
+        .par_iter()
+        .chain(&sums.columns)
+        .all(|sum: &P::Projective| bool::from(sum.is_identity()) || P::is_in_subgroup(&sum.to_affine()))
 }
 
 /// Sums of the grid's rows and columns.

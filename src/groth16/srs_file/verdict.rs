@@ -46,7 +46,9 @@ impl Verdict {
     /// Whether exactly this verdict was stored in `dir`. What cannot be read is no verdict.
     pub fn is_stored(&self, dir: &Path) -> bool {
         let stored = std::fs::read(self.path(dir)).ok();
-        stored.and_then(|json| serde_json::from_slice::<Self>(&json).ok()).is_some_and(|stored| stored == *self)
+        stored
+            .and_then(|json| serde_json::from_slice::<Self>(&json).ok())
+            .is_some_and(|stored| stored == *self)
     }
 
     /// Replaces the file's earlier verdict. Losing one only costs time, so that a failure is for the log alone.

@@ -105,8 +105,10 @@ impl SrsWriter {
     pub(crate) fn write_points<P: RawPoint>(&mut self, points: &[P]) -> Result<(), SrsError> {
         assert_eq!(P::BYTES as u64, SECTIONS[self.num_sections - 1].1, "points are of the section's group");
         let num_points = u32::try_from(points.len()).expect("callers write in chunks");
-        self.missing_points =
-            self.missing_points.checked_sub(num_points).expect("no more points than the section was begun with");
+        self.missing_points = self
+            .missing_points
+            .checked_sub(num_points)
+            .expect("no more points than the section was begun with");
         self.encoded.clear();
         points.iter().for_each(|point| point.encode(&mut self.encoded));
         self.file.write(&self.encoded)
