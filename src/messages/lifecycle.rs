@@ -77,3 +77,8 @@ pub struct DeviceWithdrawn {
     pub reason: String,
     pub returns: bool,
 }
+
+/// Command, Supervisor -> Scheduler: the drain time is over; end every job that is left. `Drained` follows.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct EndJobs;
