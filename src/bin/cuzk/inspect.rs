@@ -64,8 +64,9 @@ pub fn run(args: &InspectArgs) -> Result<(), Failure> {
 const HEAD_BYTES: u64 = 4096;
 
 fn inspect(path: &Path) -> Result<Finding, Failure> {
-    let unreadable =
-        |error: std::io::Error| Failure::input(path.display().to_string(), format!("{}: {error}", path.display()));
+    let unreadable = |error: std::io::Error| {
+        Failure::input(path.display().to_string(), format!("{}: {error}", path.display()))
+    };
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     if metadata.is_dir() {
@@ -75,10 +76,14 @@ fn inspect(path: &Path) -> Result<Finding, Failure> {
     let mut head = Vec::new();
     file.take(HEAD_BYTES).read_to_end(&mut head).map_err(unreadable)?;
     if head.is_empty() {
-        return Err(Failure::input(path.display().to_string(), format!("{}: is empty (0 B)", path.display())));
+        return Err(Failure::input(
+            path.display().to_string(),
+            format!("{}: is empty (0 B)", path.display()),
+        ));
     }
     let is_json = matches!(head.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['));
-    let found = if is_json { json::recognise(path)? } else { binary::recognise(path, &head, metadata.len())? };
+    let found =
+        if is_json { json::recognise(path)? } else { binary::recognise(path, &head, metadata.len())? };
     let finding = found.ok_or_else(|| {
         Failure::input(
             path.display().to_string(),
@@ -91,10 +96,7 @@ fn inspect(path: &Path) -> Result<Finding, Failure> {
     })?;
     let sha256 = files::sha256(path, &|_, _| ())?;
     let known = test_params::by_sha256(&sha256).map(|known| known.circuit);
-    Ok(finding
-        .with("test parameters of", known)
-        .with("bytes", metadata.len())
-        .with("sha256", sha256))
+    Ok(finding.with("test parameters of", known).with("bytes", metadata.len()).with("sha256", sha256))
 }
 
 fn as_json(path: &Path, finding: &Finding) -> Value {
@@ -111,17 +113,14 @@ fn as_text(path: &Path, finding: &Finding) -> String {
     let show = |name: &str, value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => match number.as_u64() {
-            Some(bytes) if name.contains("bytes") || name == "sector size" => {
+            Some(bytes) if bytes >= 1024 && (name.contains("bytes") || name == "sector size") => {
                 format!("{} ({})", ui::grouped(bytes), ui::bytes(bytes))
             }
             _ => number.to_string(),
         },
         other => other.to_string(),
     };
-    let rows: Vec<Vec<String>> = finding
-        .facts
-        .iter()
-        .map(|(name, value)| vec![format!("  {name}"), show(name, value)])
-        .collect();
+    let rows: Vec<Vec<String>> =
+        finding.facts.iter().map(|(name, value)| vec![format!("  {name}"), show(name, value)]).collect();
     format!("{}: {}\n{}", path.display(), finding.kind, ui::columns(&rows))
 }

@@ -4,12 +4,15 @@ mod check_config;
 mod circuits;
 mod failure;
 mod files;
+mod input;
 mod inspect;
+mod interrupt;
 mod options;
 mod params;
 mod progress;
 mod test_params;
 mod ui;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -34,6 +37,7 @@ enum Command {
     Circuits(circuits::CircuitsArgs),
     Params(params::ParamsArgs),
     Inspect(inspect::InspectArgs),
+    Verify(verify::VerifyArgs),
     CheckConfig(check_config::CheckConfigArgs),
 }
 
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Circuits(args) => circuits::run(&args),
         Command::Params(args) => params::run(&args, &config, ui),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Verify(args) => verify::run(&args, &config),
         Command::CheckConfig(args) => check_config::run(&args, &config),
     };
     match done {

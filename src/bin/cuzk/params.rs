@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::circuits::select;
 use crate::failure::Failure;
+use crate::interrupt::Interrupts;
 use crate::options::ParamsOption;
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
@@ -69,10 +70,9 @@ pub fn run(args: &ParamsArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     match &args.command {
         ParamsCommand::Generate(args) => {
             let dir = args.params.dir(config);
-            for spec in select(&args.circuits)? {
-                generate(&spec, &dir, args.force, ui)?;
-            }
-            Ok(())
+            let specs = select(&args.circuits)?;
+            let interrupts = Interrupts::install()?;
+            specs.iter().try_for_each(|spec| generate(spec, &dir, args.force, ui, &interrupts))
         }
         ParamsCommand::List(args) => {
             list(&args.params.dir(config), args.json);
@@ -87,7 +87,7 @@ WARNING: these are TEST parameters. Their secrets are known to everybody, so any
          Never use them, or the proofs made with them, on a network.";
 
 /// Makes the test parameters of one circuit in `dir`, unless they are there.
-pub fn generate(spec: &CircuitSpec, dir: &Path, force: bool, ui: Ui) -> Result<(), Failure> {
+pub fn generate(spec: &CircuitSpec, dir: &Path, force: bool, ui: Ui, interrupts: &Interrupts) -> Result<(), Failure> {
     if !spec.is_supported() {
         return Err(Failure::usage(format!(
             "{spec}: circuits of {} sectors cannot be built here; test parameters exist for 2 KiB, 8 MiB and \
@@ -101,25 +101,36 @@ pub fn generate(spec: &CircuitSpec, dir: &Path, force: bool, ui: Ui) -> Result<(
         return Ok(());
     }
     fs::create_dir_all(dir).map_err(|error| {
-        Failure::usage(format!("{}: cannot make this folder: {error}; choose another with --params", dir.display()))
+        Failure::usage(format!(
+            "{}: cannot make this folder: {error}; choose another with --params",
+            dir.display()
+        ))
     })?;
     ui.note(WARNING);
+    interrupts.check()?;
     let start = Instant::now();
     ui.note(&format!("{spec}: recording the circuit's constraints"));
     let shape = spec
         .record_shape()
         .map_err(|error| Failure::proving(spec.to_string(), format!("{spec}: {error}")))?;
     let progress = Progress::new(ui, format!("{spec}: making parameters"));
-    let made = generate_params(&shape, &mut spec.test_params_rng(), &params, &vk, &|done, total| {
-        progress.set(done, total);
-    })?;
+    let made = interrupts.run(|| {
+        generate_params(&shape, &mut spec.test_params_rng(), &params, &vk, &|done, total| {
+            interrupts.unwind();
+            progress.set(done, total);
+        })
+    })??;
     drop(progress);
     let sha256 = hex::encode(made.params_sha256);
     if let Some(known) = test_params::of(spec) {
         if sha256 != known.params_sha256 {
             return Err(Failure::proving(
                 params.display().to_string(),
-                format!("{}: sha256 is {sha256}, expected {}: report this", params.display(), known.params_sha256),
+                format!(
+                    "{}: sha256 is {sha256}, expected {}: report this",
+                    params.display(),
+                    known.params_sha256
+                ),
             ));
         }
     }
@@ -143,10 +154,14 @@ fn is_there(spec: &CircuitSpec, params: &Path, vk: &Path, ui: Ui) -> Result<bool
     let refuse = |what: String| {
         Failure::input(
             params.display().to_string(),
-            format!("{}: {what}; remove it, choose another folder with --params, or use --force", params.display()),
+            format!(
+                "{}: {what}; remove it, choose another folder with --params, or use --force",
+                params.display()
+            ),
         )
     };
-    let counts = read_counts(params).map_err(|error| refuse(format!("is there, and is damaged ({error})")))?;
+    let counts =
+        read_counts(params).map_err(|error| refuse(format!("is there, and is damaged ({error})")))?;
     let matches = match test_params::of(spec) {
         Some(known) => {
             let progress = Progress::new(ui, format!("{spec}: checking the digest"));
@@ -177,9 +192,8 @@ fn find(dir: &Path) -> Vec<Found> {
         let path = dir.join(spec.params_file());
         let bytes = fs::metadata(&path).ok().map(|metadata| metadata.len());
         let fits = |ic: u32, l: u32| {
-            spec.sizes().is_none_or(|sizes| {
-                u64::from(ic) == sizes.num_inputs && u64::from(l) == sizes.num_aux
-            })
+            spec.sizes()
+                .is_none_or(|sizes| u64::from(ic) == sizes.num_inputs && u64::from(l) == sizes.num_aux)
         };
         let state = match (bytes, read_counts(&path)) {
             (None, _) => "missing",

@@ -1,34 +1,35 @@
 //! How far something has come: a bar that redraws on a terminal, a line now and then elsewhere.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::ui::Ui;
 
-/// Off a terminal, a line is printed when another part of this many is done.
-const LINES: u64 = 10;
+/// Off a terminal, a line is printed this often, and none for what takes less.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The progress of one thing with a known end, reported from any thread.
 pub struct Progress {
     ui: Ui,
     label: String,
     bar: Option<ProgressBar>,
-    /// Parts of [`LINES`] that have been reported.
-    reported: AtomicU64,
+    /// When the next line is due.
+    next_line: Mutex<Instant>,
 }
 
 impl Progress {
     pub fn new(ui: Ui, label: impl Into<String>) -> Self {
         let label = label.into();
         let bar = ui.is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{prefix} [{bar:30}] {percent:>3}% {elapsed} (eta {eta})")
-                .expect("the template is a constant")
-                .progress_chars("=> ");
+            let style =
+                ProgressStyle::with_template("{prefix} [{bar:30}] {percent:>3}% {elapsed} (eta {eta})")
+                    .expect("the template is a constant")
+                    .progress_chars("=> ");
             ProgressBar::new(0).with_prefix(label.clone()).with_style(style)
         });
-        Self { ui, label, bar, reported: AtomicU64::new(0) }
+        Self { ui, label, bar, next_line: Mutex::new(Instant::now() + LINE_INTERVAL) }
     }
 
     /// `done` of `total`, in any unit. A total of 0 is not reported.
@@ -38,10 +39,16 @@ impl Progress {
             bar.set_position(done);
             return;
         }
-        let parts = (done.saturating_mul(LINES)).checked_div(total).unwrap_or(0);
-        if self.reported.fetch_max(parts, Ordering::Relaxed) < parts {
-            self.ui.note(&format!("{}: {} %", self.label, parts * 100 / LINES));
+        // Whoever finds the lock taken leaves the line to the one that has it.
+        let Ok(mut next_line) = self.next_line.try_lock() else { return };
+        let now = Instant::now();
+        if now < *next_line {
+            return;
         }
+        *next_line = now + LINE_INTERVAL;
+        drop(next_line);
+        let percent = done.saturating_mul(100).checked_div(total).unwrap_or(0);
+        self.ui.note(&format!("{}: {percent} %", self.label));
     }
 
     /// Takes the bar off the terminal.

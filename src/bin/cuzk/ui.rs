@@ -94,7 +94,8 @@ fn align(rows: &[Vec<String>], to_the_right: &[bool]) -> String {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];
-            let cell = if to_the_right[column] { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
+            let cell =
+                if to_the_right[column] { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
             line += &cell;
             line += "  ";
         }
@@ -115,6 +116,15 @@ pub fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// `1 partition`, `13 partitions`.
+pub fn count(number: u64, noun: &str) -> String {
+    if number == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{number} {noun}s")
+    }
 }
 
 /// `1.1 GiB`, `13.3 KiB`, `192 B`.
