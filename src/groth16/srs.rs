@@ -56,12 +56,26 @@ impl Srs {
         (96 * g1 + 192 * self.b_g2.len()) as u64
     }
 
-    /// `Ok` if every query has as many points as `shape` needs.
+    /// `Ok` if the verifying key and every query have as many points as `shape` needs. Equal counts do not prove that
+    /// the SRS was made for this circuit (only a digest does), but they keep every sum within its query.
     ///
     /// # Errors
-    /// [`SrsError::Mismatch`] naming the first query that differs.
+    /// [`SrsError::Mismatch`] naming the first one that differs, in the order of the file.
     pub fn check_fits(&self, shape: &R1csShape) -> Result<(), SrsError> {
-        let _ = shape;
-        todo!()
+        let num_b = shape.b_input_density().count_ones() + shape.b_aux_density().count_ones();
+        let counts = [
+            ("ic", shape.num_inputs(), self.vk.ic.len()),
+            ("h", (1 << shape.domain_log2()) - 1, self.h.len()),
+            ("l", shape.num_aux(), self.l.len()),
+            ("a", shape.num_inputs() + shape.a_aux_density().count_ones(), self.a.len()),
+            ("b_g1", num_b, self.b_g1.len()),
+            ("b_g2", num_b, self.b_g2.len()),
+        ];
+        match counts.into_iter().find(|(_, needs, has)| needs != has) {
+            None => Ok(()),
+            Some((what, needs, has)) => {
+                Err(SrsError::Mismatch { what, needs: needs as u64, has: has as u64 })
+            }
+        }
     }
 }
