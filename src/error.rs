@@ -97,9 +97,22 @@ pub enum SrsError {
     /// The SRS belongs to another circuit.
     #[error("srs does not fit circuit: {what}: circuit needs {needs}, srs has {has}")]
     Mismatch { what: &'static str, needs: u64, has: u64 },
+    /// Parameters cannot be made for this circuit.
+    #[error("parameters not generated: {what}")]
+    Generate { what: String },
     /// A stored circuit shape is damaged or of another version; it is recorded anew.
     #[error("{path}: not a usable shape file: {what}")]
     ShapeFile { path: PathBuf, what: String },
+}
+
+impl SrsError {
+    /// Names the circuit that the missing file was wanted for; a reader of files does not know it.
+    pub fn for_circuit(mut self, name: &CircuitId) -> Self {
+        if let Self::Missing { circuit, .. } = &mut self {
+            *circuit = name.to_string();
+        }
+        self
+    }
 }
 
 /// No way to run this work within the budget.
