@@ -97,6 +97,9 @@ pub enum SrsError {
     /// The SRS belongs to another circuit.
     #[error("srs does not fit circuit: {what}: circuit needs {needs}, srs has {has}")]
     Mismatch { what: &'static str, needs: u64, has: u64 },
+    /// Parameters cannot be made for this circuit.
+    #[error("parameters not generated: {what}")]
+    Generate { what: String },
     /// A stored circuit shape is damaged or of another version; it is recorded anew.
     #[error("{path}: not a usable shape file: {what}")]
     ShapeFile { path: PathBuf, what: String },
@@ -138,6 +141,13 @@ pub enum DeviceError {
         #[source]
         source: SrsError,
     },
+    /// The witness is of another shape; the check before the device should have found it. Nothing was launched.
+    #[error("{at}: {source}")]
+    Witness {
+        at: WorkRef,
+        #[source]
+        source: SynthesisError,
+    },
     /// A stage ran past its watchdog. The device is lost.
     #[error("{at}: stage {stage} ran longer than {limit_ms} ms")]
     Hung { at: WorkRef, stage: &'static str, limit_ms: u64 },
@@ -176,6 +186,7 @@ impl DeviceError {
                 ErrorClass::DeviceLost
             }
             Self::Cancelled { .. } => ErrorClass::Cancelled,
+            Self::Witness { .. } => ErrorClass::Bug,
         }
     }
 }

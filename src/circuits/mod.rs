@@ -9,6 +9,7 @@ pub mod catalogue;
 pub mod custom;
 pub mod manifest;
 pub mod porep;
+mod post;
 pub mod request;
 pub mod snap;
 pub mod vanilla;

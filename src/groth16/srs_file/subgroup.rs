@@ -261,6 +261,20 @@ mod tests {
     }
 
     #[test]
+    fn b36_a_round_is_clean_for_subgroup_points_and_finds_lone_and_cancelling_deviations() {
+        let (plus, minus) = opposite_deviations();
+        let mut points = multiples::<blst_p1_affine>(5_000);
+        let odd_bits = 13;
+        assert!(round_is_clean(&[&points[..2_000], &points[2_000..]], odd_bits));
+        points[1_000] = plus;
+        assert!(!round_is_clean(&[points.as_slice()], odd_bits));
+        // In one cell together, once in 2^13, they would not be seen.
+        points[4_000] = minus;
+        assert!((0..5).any(|_| !round_is_clean(&[points.as_slice()], odd_bits)));
+        assert!(round_is_clean(&[multiples::<blst_p2_affine>(2_000).as_slice()], 8));
+    }
+
+    #[test]
     fn b36_sets_of_subgroup_points_pass_and_one_point_outside_is_named() {
         let g1 = multiples::<blst_p1_affine>(40_000);
         assert!(matches!(Plan::cheapest(g1.len()), Plan::Grid { .. }));
