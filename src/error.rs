@@ -141,6 +141,13 @@ pub enum DeviceError {
         #[source]
         source: SrsError,
     },
+    /// The witness is of another shape; the check before the device should have found it. Nothing was launched.
+    #[error("{at}: {source}")]
+    Witness {
+        at: WorkRef,
+        #[source]
+        source: SynthesisError,
+    },
     /// A stage ran past its watchdog. The device is lost.
     #[error("{at}: stage {stage} ran longer than {limit_ms} ms")]
     Hung { at: WorkRef, stage: &'static str, limit_ms: u64 },
@@ -179,6 +186,7 @@ impl DeviceError {
                 ErrorClass::DeviceLost
             }
             Self::Cancelled { .. } => ErrorClass::Cancelled,
+            Self::Witness { .. } => ErrorClass::Bug,
         }
     }
 }

@@ -6,8 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::gpu_device::{DeviceConfig, DeviceSpawner};
+use crate::actors::scheduler::SchedulerConfig;
+use crate::actors::supervisor::{RestartPolicy, SupervisorConfig};
+use crate::actors::synthesizer::SynthesizerConfig;
 use crate::actors::ArbiterLayout;
 use crate::ids::DeviceId;
+use crate::policy::health::HealthPolicy;
+use crate::policy::queue::QueuePolicy;
 
 /// One device the engine shall own.
 #[derive(Clone)]
@@ -25,6 +30,15 @@ impl DeviceSpec {
         match self {
             Self::Cpu { .. } => DeviceId::new("cpu"),
             Self::Spawner(spawner) => spawner.device_id(),
+        }
+    }
+}
+
+impl DeviceSpec {
+    fn spawner(&self) -> Arc<dyn DeviceSpawner> {
+        match self {
+            Self::Cpu { .. } => todo!(),
+            Self::Spawner(spawner) => Arc::clone(spawner),
         }
     }
 }
@@ -101,6 +115,47 @@ impl Default for EngineConfig {
             max_restarts: 3,
             restart_window: Duration::from_secs(60),
             quarantine: Duration::from_secs(60),
+        }
+    }
+}
+
+impl EngineConfig {
+    /// The same, as the Supervisor takes it.
+    pub(super) fn into_supervisor(self) -> SupervisorConfig {
+        let devices: Vec<_> = self.devices.iter().map(DeviceSpec::spawner).collect();
+        let scheduler = SchedulerConfig {
+            devices: devices.iter().map(|spawner| spawner.device_id()).collect(),
+            max_queued_jobs: self.max_queued_jobs,
+            max_attempts: self.max_attempts,
+            retained_results: self.retained_results,
+            host_memory_budget_bytes: self.host_memory_budget_bytes,
+            max_synthesizing: self.synthesis_threads.max(1),
+            queue: QueuePolicy { aging_step: self.aging_step, affinity_limit: self.affinity_limit },
+            health: HealthPolicy {
+                window: self.restart_window,
+                // Two invalid proofs, or four failures of other kinds.
+                quarantine_points: 4,
+                quarantine: self.quarantine,
+            },
+        };
+        SupervisorConfig {
+            devices,
+            device: self.device,
+            layout: self.arbiter_layout,
+            scheduler,
+            synthesizer: SynthesizerConfig {
+                params_dir: self.params_dir,
+                shape_cache_dir: self.shape_cache_dir,
+                verdict_dir: self.verdict_dir,
+                max_waiting_decodes: self.max_queued_jobs.max(1),
+            },
+            restarts: RestartPolicy {
+                max_restarts: self.max_restarts,
+                window: self.restart_window,
+                quarantine: self.quarantine,
+                max_quarantines: 2,
+            },
+            device_start_limit: self.device_start_limit,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Supervisor <-> everyone: start, loss, drain.
 
+use std::time::Duration;
+
 use actix::prelude::Message;
 use actix::Recipient;
 
@@ -82,3 +84,11 @@ pub struct DeviceWithdrawn {
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub struct EndJobs;
+
+/// Command, Engine -> Supervisor: take nothing new, let what runs finish for `drain` at most, stop everything.
+/// Idempotent; a shorter `drain` counts.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct Shutdown {
+    pub drain: Duration,
+}

@@ -97,6 +97,11 @@ impl QuerySet {
         Self(self.0 | 1 << (query as u8))
     }
 
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
