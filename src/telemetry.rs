@@ -97,4 +97,4 @@ fn log_panics() {
 }
 
 /// Prefix of the names of threads whose panics are caught and reported as the job's error.
-const CAUGHT_PANIC_THREADS: &str = "synthesis";
+const CAUGHT_PANIC_THREADS: &str = "cuzk-worker";

@@ -54,7 +54,9 @@ impl Interrupts {
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(done) => Ok(done),
-            Err(payload) if payload.is::<Unwound>() => Err(self.check().err().unwrap_or_else(|| interrupted(SIGINT))),
+            Err(payload) if payload.is::<Unwound>() => {
+                Err(self.check().err().unwrap_or_else(|| interrupted(SIGINT)))
+            }
             Err(payload) => resume_unwind(payload),
         }
     }

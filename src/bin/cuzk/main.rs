@@ -10,6 +10,7 @@ mod interrupt;
 mod options;
 mod params;
 mod progress;
+mod prove;
 mod test_params;
 mod ui;
 mod verify;
@@ -34,10 +35,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Prove(prove::ProveArgs),
+    Verify(verify::VerifyArgs),
+    Inspect(inspect::InspectArgs),
     Circuits(circuits::CircuitsArgs),
     Params(params::ParamsArgs),
-    Inspect(inspect::InspectArgs),
-    Verify(verify::VerifyArgs),
     CheckConfig(check_config::CheckConfigArgs),
 }
 
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Err(error) => return Ui::plain().fail(&Failure::from(error)),
     };
     let done = match cli.command {
+        Command::Prove(args) => prove::run(&args, &config, ui),
         Command::Circuits(args) => circuits::run(&args),
         Command::Params(args) => params::run(&args, &config, ui),
         Command::Inspect(args) => inspect::run(&args),

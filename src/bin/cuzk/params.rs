@@ -87,7 +87,13 @@ WARNING: these are TEST parameters. Their secrets are known to everybody, so any
          Never use them, or the proofs made with them, on a network.";
 
 /// Makes the test parameters of one circuit in `dir`, unless they are there.
-pub fn generate(spec: &CircuitSpec, dir: &Path, force: bool, ui: Ui, interrupts: &Interrupts) -> Result<(), Failure> {
+pub fn generate(
+    spec: &CircuitSpec,
+    dir: &Path,
+    force: bool,
+    ui: Ui,
+    interrupts: &Interrupts,
+) -> Result<(), Failure> {
     if !spec.is_supported() {
         return Err(Failure::usage(format!(
             "{spec}: circuits of {} sectors cannot be built here; test parameters exist for 2 KiB, 8 MiB and \

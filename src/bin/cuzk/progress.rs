@@ -89,6 +89,15 @@ impl Board {
         });
         BoardLine { ui: self.ui, label, spinner }
     }
+
+    /// Prints without the lines in between.
+    pub fn suspend(&self, print: impl FnOnce()) {
+        if self.ui.is_terminal() {
+            self.lines.suspend(print);
+        } else {
+            print();
+        }
+    }
 }
 
 /// What one job is doing.

@@ -54,7 +54,9 @@ pub fn run(args: &VerifyArgs, config: &Config) -> Result<(), Failure> {
     for ((request, workload), part) in workloads.iter().zip(parts) {
         let result = verify(workload.as_ref(), &vk, part);
         report(args, *request, workload.as_ref(), &result);
-        result.map_err(|failure| explain(failure, &manifest, &vk_path).in_file(&args.proof.display().to_string()))?;
+        result.map_err(|failure| {
+            explain(failure, &manifest, &vk_path).in_file(&args.proof.display().to_string())
+        })?;
     }
     Ok(())
 }
@@ -76,7 +78,11 @@ pub fn verify(workload: &dyn Workload, vk: &VerifyingKey, proof: &[u8]) -> Resul
     if let Some(inputs) = inputs.iter().find(|inputs| inputs.len() + 1 != vk.ic.len()) {
         return Err(Failure::input(
             "verifying key",
-            format!("verifying key is of another circuit: takes {} inputs, circuit has {}", vk.ic.len(), inputs.len() + 1),
+            format!(
+                "verifying key is of another circuit: takes {} inputs, circuit has {}",
+                vk.ic.len(),
+                inputs.len() + 1
+            ),
         ));
     }
     let start = Instant::now();
@@ -98,7 +104,10 @@ pub fn read_key(path: &Path) -> Result<VerifyingKey, Failure> {
     if !path.exists() {
         return Err(Failure::input(
             path.display().to_string(),
-            format!("{}: verifying key not found: name its folder with --params, or `cuzk params generate`", path.display()),
+            format!(
+                "{}: verifying key not found: name its folder with --params, or `cuzk params generate`",
+                path.display()
+            ),
         ));
     }
     Ok(read_vk(path)?)
