@@ -38,7 +38,7 @@ pub(super) struct Device {
     pub resident: HashSet<CircuitId>,
     /// Moving average of a partition's time, per circuit.
     mean_times: HashMap<CircuitId, Duration>,
-    /// It refused work; left alone until then.
+    /// It refused work, or is about to be lost; left alone until then.
     pub rests_until: Duration,
     pub num_proved: u64,
     pub num_failed: u64,
@@ -77,6 +77,7 @@ impl Device {
         self.num_critical_lanes = ready.num_critical_lanes;
         self.info = Some(ready.info);
         self.address = Some(ready.address);
+        self.rests_until = Duration::ZERO;
         self.resident.clear();
     }
 
@@ -163,7 +164,9 @@ impl Devices {
             .iter()
             .filter(|(_, device)| device.service == Service::Ready)
             .map(|(id, device)| {
-                let rests = now < device.rests_until;
+                // An actor that died of a panic tells nobody, and its credits come back before its death is noticed.
+                let is_alive = device.address.as_ref().is_some_and(|address| address.prove.connected());
+                let rests = !is_alive || now < device.rests_until;
                 DeviceView {
                     id: id.clone(),
                     free_lanes: if rests { 0 } else { device.free_lanes },

@@ -10,7 +10,7 @@ use super::job::{blinding_identity, Job, JobSpec, PartitionState, Witness};
 use super::outcome::release_evaluations;
 use super::{Circuit, Scheduler};
 use crate::circuits::{SrsSource, Workload};
-use crate::error::{DeviceError, EngineError, RequestError, ScheduleError};
+use crate::error::{DeviceError, EngineError, ErrorClass, RequestError, ScheduleError};
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{EvictSrs, LaneFreed, PartitionFailed, PartitionProved, StageFinished};
 use crate::messages::job::{
@@ -460,6 +460,10 @@ impl Handler<PartitionFailed> for Scheduler {
                 _ => {
                     device.num_failed += 1;
                     device.health.record_failure(Failure::Reported, now);
+                    if error.class() == ErrorClass::DeviceLost {
+                        // `DeviceLost` follows; until then its free lanes are worth nothing.
+                        device.rests_until = now + super::TICK;
+                    }
                 }
             }
         }
