@@ -113,6 +113,7 @@ fn place(error: &DeviceError) -> String {
         DeviceError::OutOfVram { at, .. }
         | DeviceError::Plan { at, .. }
         | DeviceError::Srs { at, .. }
+        | DeviceError::Witness { at, .. }
         | DeviceError::Hung { at, .. }
         | DeviceError::Fault { at, .. }
         | DeviceError::Lost { at, .. }

@@ -2,6 +2,8 @@
 
 mod check_config;
 mod circuits;
+mod demo;
+mod devices;
 mod failure;
 mod files;
 mod input;
@@ -35,13 +37,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::DemoArgs),
     Prove(prove::ProveArgs),
     Verify(verify::VerifyArgs),
     Inspect(inspect::InspectArgs),
+    Devices(devices::DevicesArgs),
     Circuits(circuits::CircuitsArgs),
     Params(params::ParamsArgs),
     CheckConfig(check_config::CheckConfigArgs),
 }
+
+/// Backends that this build cannot drive.
+const BACKENDS_NOT_BUILT: &str = "cuda";
 
 /// `--version`: the version, and the backends this build can drive.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nbackends: cpu, sim\nnot built: cuda");
@@ -73,11 +80,13 @@ fn main() -> ExitCode {
         Err(error) => return Ui::plain().fail(&Failure::from(error)),
     };
     let done = match cli.command {
+        Command::Demo(args) => demo::run(&args, &config, ui),
         Command::Prove(args) => prove::run(&args, &config, ui),
+        Command::Verify(args) => verify::run(&args, &config),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Devices(args) => devices::run(&args, &config),
         Command::Circuits(args) => circuits::run(&args),
         Command::Params(args) => params::run(&args, &config, ui),
-        Command::Inspect(args) => inspect::run(&args),
-        Command::Verify(args) => verify::run(&args, &config),
         Command::CheckConfig(args) => check_config::run(&args, &config),
     };
     match done {
