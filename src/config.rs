@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
 
-pub use values::{ByteSize, DeviceChoice, LogFormat, MemoryBudget, SIM_DEVICES_MAX};
+pub use values::{ByteSize, DeviceChoice, LogFormat, MemoryBudget};
 
 /// Environment variable that names the configuration file.
 pub const CONFIG_FILE_VARIABLE: &str = "CUZK_CONFIG";

@@ -130,7 +130,7 @@ fn environment_wins_over_the_file_and_the_file_over_defaults() {
     assert_eq!(config.logging.format, LogFormat::Json);
     assert_eq!(config.memory.witness_budget, MemoryBudget::Size(ByteSize(2 << 30)));
     assert_eq!(config.synthesis.threads, 3);
-    assert_eq!(config.gpus.devices, DeviceChoice::Sim(2));
+    assert_eq!(config.gpus.devices, DeviceChoice::Sim("sim:2".to_owned()));
     assert_eq!(config.scheduler, Config::default().scheduler);
 }
 
@@ -162,7 +162,7 @@ fn sizes_and_devices_print_as_they_are_written() {
     for text in ["auto", "256MiB", "16GiB", "0B", "1023KiB", "7B"] {
         assert_eq!(text.parse::<MemoryBudget>().unwrap().to_string(), text);
     }
-    for text in ["auto", "cpu", "cuda", "sim:7"] {
+    for text in ["auto", "cpu", "cuda", "sim:7", "sim:2;mem=8GiB"] {
         assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
     }
 }

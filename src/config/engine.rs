@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Config, DeviceChoice};
+use super::{Config, DeviceChoice, GpusConfig};
+use crate::actors::gpu_device::FactorySpawner;
+use crate::backend::cpu::host_memory_bytes;
+use crate::backend::sim::SimFleet;
 use crate::engine::{DeviceSpec, EngineConfig};
 use crate::error::ConfigError;
 
@@ -41,12 +44,9 @@ impl Config {
     }
 
     fn device_specs(&self) -> Result<Vec<DeviceSpec>, ConfigError> {
-        match self.gpus.devices {
+        match &self.gpus.devices {
             DeviceChoice::Auto | DeviceChoice::Cpu => Ok(vec![self.cpu_spec()]),
-            DeviceChoice::Sim(_) => Err(ConfigError::Value {
-                key: "gpus.devices".to_owned(),
-                what: "no simulated devices yet".to_owned(),
-            }),
+            DeviceChoice::Sim(fleet) => sim_specs(fleet),
             DeviceChoice::Cuda => Err(ConfigError::Value {
                 key: "gpus.devices".to_owned(),
                 what: "this program was built without CUDA: use `cpu`, or a build with the feature `cuda`"
@@ -56,43 +56,25 @@ impl Config {
     }
 
     fn cpu_spec(&self) -> DeviceSpec {
-        DeviceSpec::Cpu { threads: self.gpus.cpu_threads as usize, lanes: self.gpus.gpu_workers_per_device }
+        let GpusConfig { gpu_workers_per_device, cpu_threads, .. } = self.gpus;
+        DeviceSpec::Cpu { threads: cpu_threads as usize, lanes: gpu_workers_per_device }
     }
+}
+
+fn sim_specs(text: &str) -> Result<Vec<DeviceSpec>, ConfigError> {
+    let fleet: SimFleet = text.parse()?;
+    let spawner = |factory| DeviceSpec::Spawner(FactorySpawner::boxed(factory));
+    Ok(fleet.factories().into_iter().map(spawner).collect())
 }
 
 /// Half of the host's memory: the other half is for proving keys and circuit shapes, which are as large.
 fn default_witness_budget_bytes() -> u64 {
-    host_memory_bytes().map_or_else(|| EngineConfig::default().host_memory_budget_bytes, |bytes| bytes / 2)
-}
-
-/// The lower of the machine's memory and the cgroup's limit; `None` where neither is told.
-fn host_memory_bytes() -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let limit = |path: &str| read(path)?.trim().parse::<u64>().ok();
-    let machine = read("/proc/meminfo").as_deref().and_then(meminfo_total_bytes);
-    // Version 2 says "max" for no limit, version 1 a number above all memory.
-    let cgroup =
-        limit("/sys/fs/cgroup/memory.max").or_else(|| limit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
-    machine.into_iter().chain(cgroup).min()
-}
-
-/// `MemTotal:       24689764 kB` of `/proc/meminfo`.
-fn meminfo_total_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
+    host_memory_bytes() / 2
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_is_read_from_meminfo() {
-        let text = "MemFree:  1 kB\nMemTotal:       24689764 kB\n";
-        assert_eq!(meminfo_total_bytes(text), Some(24_689_764 * 1024));
-        assert_eq!(meminfo_total_bytes("MemFree: 1 kB\n"), None);
-    }
 
     #[test]
     fn b05_cuda_is_refused_by_name() {

@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::backend::sim::SimFleet;
+use crate::error::ConfigError;
+
 /// Form of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -28,49 +31,44 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Which devices an engine uses: `auto`, `cpu`, `cuda`, `sim:N`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Which devices an engine uses: `auto`, `cpu`, `cuda`, or simulated ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// Every GPU this build can drive; without one, the CPU.
     #[default]
     Auto,
     Cpu,
     Cuda,
-    /// That many simulated devices, whose proofs are made by the CPU prover.
-    Sim(u32),
+    /// Simulated devices, whose proofs the CPU prover makes: `sim:2`, or a longer text that [`SimFleet`] reads.
+    Sim(String),
 }
-
-/// Simulated devices at most: more only costs threads.
-pub const SIM_DEVICES_MAX: u32 = 64;
 
 impl FromStr for DeviceChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "auto" => return Ok(Self::Auto),
-            "cpu" => return Ok(Self::Cpu),
-            "cuda" => return Ok(Self::Cuda),
-            _ => {}
-        }
-        let count = text.strip_prefix("sim:").ok_or_else(|| {
-            format!("unknown device `{text}`: use auto, cpu, cuda or sim:N (such as sim:2)")
-        })?;
-        match count.parse() {
-            Ok(count @ 1..=SIM_DEVICES_MAX) => Ok(Self::Sim(count)),
-            _ => Err(format!("`{text}`: number of simulated devices needs 1 to {SIM_DEVICES_MAX}")),
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda),
+            _ if text.starts_with("sim:") => match text.parse::<SimFleet>() {
+                Ok(_) => Ok(Self::Sim(text.to_owned())),
+                Err(ConfigError::Value { what, .. }) => Err(what),
+                Err(error) => Err(error.to_string()),
+            },
+            _ => Err(format!("unknown device `{text}`: use auto, cpu, cuda or sim:N (such as sim:2)")),
         }
     }
 }
 
 impl fmt::Display for DeviceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda => f.write_str("cuda"),
-            Self::Sim(count) => write!(f, "sim:{count}"),
-        }
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+            Self::Sim(fleet) => fleet,
+        })
     }
 }
 

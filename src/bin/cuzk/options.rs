@@ -60,6 +60,6 @@ pub struct DeviceOption {
 
 impl DeviceOption {
     pub fn choice(&self, config: &Config) -> DeviceChoice {
-        self.device.unwrap_or(config.gpus.devices)
+        self.device.clone().unwrap_or_else(|| config.gpus.devices.clone())
     }
 }
