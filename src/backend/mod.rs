@@ -242,8 +242,8 @@ pub trait DeviceBackend: Unpin + 'static {
     fn take_proof(&mut self, lane: LaneIndex) -> Result<FinishedProof, DeviceError>;
 
     /// Stops the lane's partition at the next stage boundary, or before if the backend can: stages that have not
-    /// begun are dropped. Exactly one [`BackendEvent::Aborted`] follows, also if nothing was running, unless a
-    /// `StageFailed` of the running stage empties the lane first.
+    /// begun are dropped. Exactly one [`BackendEvent::Aborted`] follows, also if nothing was running. A failure of the
+    /// running stage is no longer reported, unless it loses the device.
     fn abort(&mut self, lane: LaneIndex);
 
     /// The queries of this circuit that are loaded.

@@ -15,7 +15,10 @@ use crate::policy::plan::{plan, plan_with_resident, ProvePlan, QuerySet, ShapeSu
 
 /// Whether a job fits on the device now.
 enum Fit {
-    Now { plan: ProvePlan, grant: Grant },
+    Now {
+        plan: ProvePlan,
+        grant: Grant,
+    },
     /// Once running work has ended.
     Later,
     Never(DeviceError),
@@ -67,8 +70,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// Begins `job` in its empty lane, or keeps it there until there is memory, or answers why it cannot be.
     pub(super) fn place(&mut self, lane: LaneIndex, job: Job, ctx: &mut Context<Self>) {
         // Whoever came first gets the next memory, else a large plan could wait for ever behind small ones.
-        let queues_behind =
-            self.lanes.waiting().iter().any(|&other| self.goes_first(other, &job));
+        let queues_behind = self.lanes.waiting().iter().any(|&other| self.goes_first(other, &job));
         if queues_behind {
             self.lanes.wait(lane, job);
             return;
@@ -219,7 +221,14 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    fn begin(&mut self, lane: LaneIndex, mut job: Job, plan: ProvePlan, grant: Grant, ctx: &mut Context<Self>) {
+    fn begin(
+        &mut self,
+        lane: LaneIndex,
+        mut job: Job,
+        plan: ProvePlan,
+        grant: Grant,
+        ctx: &mut Context<Self>,
+    ) {
         let Some(device) = &mut self.device else { return };
         let pinned = device.memory_model == MemoryModel::Dedicated && !plan.resident.is_empty();
         if pinned {

@@ -90,9 +90,21 @@ impl Job {
         [
             ("inputs", self.shape.num_inputs(), self.assignment.input_assignment.len()),
             ("aux variables", self.shape.num_aux(), self.assignment.aux_assignment.len()),
-            ("row values of a", self.shape.num_rows(), rows.map_or(self.shape.num_rows(), |rows| rows.a.len())),
-            ("row values of b", self.shape.num_rows(), rows.map_or(self.shape.num_rows(), |rows| rows.b.len())),
-            ("row values of c", self.shape.num_rows(), rows.map_or(self.shape.num_rows(), |rows| rows.c.len())),
+            (
+                "row values of a",
+                self.shape.num_rows(),
+                rows.map_or(self.shape.num_rows(), |rows| rows.a.len()),
+            ),
+            (
+                "row values of b",
+                self.shape.num_rows(),
+                rows.map_or(self.shape.num_rows(), |rows| rows.b.len()),
+            ),
+            (
+                "row values of c",
+                self.shape.num_rows(),
+                rows.map_or(self.shape.num_rows(), |rows| rows.c.len()),
+            ),
         ]
         .into_iter()
         .find(|(_, needs, has)| needs != has)
@@ -150,7 +162,10 @@ pub enum Hold {
     #[default]
     Empty,
     /// Accepted; its plan does not fit beside what runs now.
-    Waiting { job: Job, arrival: u64 },
+    Waiting {
+        job: Job,
+        arrival: u64,
+    },
     Running(Box<Running>),
 }
 
@@ -172,11 +187,8 @@ impl Lanes {
     pub fn new(layout: LaneLayout) -> Self {
         let kinds = std::iter::repeat_n(LaneKind::Normal, layout.normal as usize)
             .chain(std::iter::repeat_n(LaneKind::Critical, layout.critical as usize));
-        let lanes = (0..).zip(kinds).map(|(index, kind)| Lane {
-            index: LaneIndex(index),
-            kind,
-            hold: Hold::Empty,
-        });
+        let lanes =
+            (0..).zip(kinds).map(|(index, kind)| Lane { index: LaneIndex(index), kind, hold: Hold::Empty });
         Self { lanes: lanes.collect(), num_arrivals: 0 }
     }
 

@@ -65,7 +65,10 @@ impl Books {
     }
 
     fn check(&self) {
-        assert!(self.reserved_bytes() <= self.budget_bytes, "more memory reserved than the device has: {self:?}");
+        assert!(
+            self.reserved_bytes() <= self.budget_bytes,
+            "more memory reserved than the device has: {self:?}"
+        );
         assert!(
             self.normal_bytes <= self.limit_bytes(Claim::Normal),
             "normal work holds memory of the critical reserve: {self:?}"
@@ -166,10 +169,17 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Operation {
-        Acquire { bytes: u64, critical: bool },
-        Release { index: usize },
+        Acquire {
+            bytes: u64,
+            critical: bool,
+        },
+        Release {
+            index: usize,
+        },
         /// Acquires and panics while holding it.
-        Panic { bytes: u64 },
+        Panic {
+            bytes: u64,
+        },
     }
 
     fn operation() -> impl Strategy<Value = Operation> {

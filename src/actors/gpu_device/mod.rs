@@ -45,9 +45,7 @@ use crate::error::DeviceError;
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{EvictSrs, LaneKind, PartitionFailed, ProvePartition};
 use crate::messages::job::Priority;
-use crate::messages::lifecycle::{
-    DeviceAddress, DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged,
-};
+use crate::messages::lifecycle::{DeviceAddress, DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
 use crate::messages::status::{DeviceStatus, GetDeviceStatus};
 
 /// Partitions whose refused plan is remembered, so that a retry on this device does not ask for as much again.

@@ -58,9 +58,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
         running.running_since = Instant::now();
         running.timings.push((stage, elapsed));
         device.watchdog.learn(&running.job.circuit, stage, elapsed);
-        let is_new_key = stage == Stage::Upload
-            && running.pinned
-            && device.cache.mark_loaded(&running.job.circuit);
+        let is_new_key =
+            stage == Stage::Upload && running.pinned && device.cache.mark_loaded(&running.job.circuit);
         if is_new_key {
             self.peers.residency_changed.do_send(ResidencyChanged {
                 device: self.id.clone(),

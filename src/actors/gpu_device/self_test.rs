@@ -45,18 +45,11 @@ impl KnownAnswer {
         let shape = R1csShape::record(SelfTestCircuit { x: None }).expect(REASON);
         let srs = generate_srs(&shape, &mut rng).expect(REASON);
         let circuit = SelfTestCircuit { x: Some(Scalar::from(3u64)) };
-        let assignment =
-            Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux()).expect(REASON);
+        let assignment = Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux()).expect(REASON);
         let blinding = Blinding { r: Scalar::random(&mut rng), s: Scalar::random(&mut rng) };
         let evaluations = shape.evaluate(&assignment).expect(REASON);
         let proof = prover::prove(&srs, &shape, &assignment, evaluations, &blinding).expect(REASON);
-        Self {
-            shape: Arc::new(shape),
-            srs: Arc::new(srs),
-            assignment: Arc::new(assignment),
-            blinding,
-            proof,
-        }
+        Self { shape: Arc::new(shape), srs: Arc::new(srs), assignment: Arc::new(assignment), blinding, proof }
     }
 
     pub fn circuit() -> CircuitId {

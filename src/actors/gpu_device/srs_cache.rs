@@ -13,9 +13,15 @@ use crate::policy::plan::QuerySet;
 pub enum Presence {
     Absent,
     /// These queries of this very SRS.
-    Here { queries: QuerySet, bytes: u64, in_use: bool },
+    Here {
+        queries: QuerySet,
+        bytes: u64,
+        in_use: bool,
+    },
     /// Queries of another SRS under the same name: the host has replaced its key.
-    Replaced { in_use: bool },
+    Replaced {
+        in_use: bool,
+    },
 }
 
 /// The queries that are, or are being, loaded. Their memory is held here.
@@ -57,7 +63,13 @@ impl SrsCache {
     }
 
     /// Counts a user of `queries` of this circuit; `memory` is for those that were not there yet.
-    pub fn pin(&mut self, circuit: &CircuitId, srs: &Arc<Srs>, queries: QuerySet, memory: Option<Reservation>) {
+    pub fn pin(
+        &mut self,
+        circuit: &CircuitId,
+        srs: &Arc<Srs>,
+        queries: QuerySet,
+        memory: Option<Reservation>,
+    ) {
         self.num_uses += 1;
         let entry = self.entries.entry(circuit.clone()).or_insert_with(|| Entry {
             srs: Arc::downgrade(srs),
@@ -118,8 +130,12 @@ impl SrsCache {
 
     /// Circuits with loaded queries, by name.
     pub fn loaded(&self) -> Vec<CircuitId> {
-        let mut circuits: Vec<CircuitId> =
-            self.entries.iter().filter(|(_, entry)| entry.loaded).map(|(circuit, _)| circuit.clone()).collect();
+        let mut circuits: Vec<CircuitId> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.loaded)
+            .map(|(circuit, _)| circuit.clone())
+            .collect();
         circuits.sort();
         circuits
     }
