@@ -248,7 +248,10 @@ fn a_full_queue_refuses_with_a_retryable_error_but_never_critical_work() {
     let many: Vec<u64> = (2..500).collect();
     let first = engine.submit_blocking(request("", &many)).unwrap();
     let refused = engine.submit_blocking(request("", &[2])).unwrap_err();
-    assert!(matches!(refused, EngineError::Schedule(ScheduleError::QueueFull { jobs: 1, limit: 1 })), "{refused}");
+    assert!(
+        matches!(refused, EngineError::Schedule(ScheduleError::QueueFull { jobs: 1, limit: 1 })),
+        "{refused}"
+    );
     assert_eq!(refused.class(), ErrorClass::Retry);
     let critical = ProofRequest { priority: Some(Priority::Critical), ..request("", &[2]) };
     let critical = engine.submit_blocking(critical).unwrap();

@@ -216,7 +216,11 @@ fn b22_critical_overtakes_a_running_high() {
         let critical = engine.submit(with_priority(Priority::Critical, request("", &[3]))).await.unwrap();
         critical.wait().await.unwrap();
         // Its own stages, and at most what was left of the one that ran.
-        assert!(submitted.elapsed() <= Duration::from_secs(u64::from(NUM_STAGES) + 1), "{:?}", submitted.elapsed());
+        assert!(
+            submitted.elapsed() <= Duration::from_secs(u64::from(NUM_STAGES) + 1),
+            "{:?}",
+            submitted.elapsed()
+        );
         assert!(high.result().is_none());
         high.wait().await.unwrap();
         find(&mut running.events(), placed).await;
@@ -405,7 +409,9 @@ fn b38_a_proving_key_of_another_circuit_is_refused_before_any_launch() {
         );
         let request = ProofRequest::new(Payload::Workload(workload.into_workload()));
         let error = prove(&engine, request).await.unwrap_err();
-        let EngineError::Srs { circuit, source: SrsError::Mismatch { .. } } = &error else { panic!("{error}") };
+        let EngineError::Srs { circuit, source: SrsError::Mismatch { .. } } = &error else {
+            panic!("{error}")
+        };
         assert_eq!(circuit.as_str(), "more-squares");
         assert_eq!(engine.status().totals.dispatched, 0);
     });
@@ -538,7 +544,8 @@ fn a_device_that_is_gone_for_good_is_given_up_and_jobs_say_why() {
         assert!(
             matches!(
                 error,
-                EngineError::Schedule(ScheduleError::NoDevice(_)) | EngineError::Device(DeviceError::Lost { .. })
+                EngineError::Schedule(ScheduleError::NoDevice(_))
+                    | EngineError::Device(DeviceError::Lost { .. })
             ),
             "{error}"
         );
@@ -561,7 +568,9 @@ fn a_lost_device_leaves_the_work_to_the_other() {
         assert!(holds(&outcome.proof, &xs));
         assert_eq!(num_on(&outcome, 1), 8);
         let status = engine.status();
-        assert!(status.ready && status.reasons.iter().any(|reason| reason.starts_with("sim-0 is out of service")));
+        assert!(
+            status.ready && status.reasons.iter().any(|reason| reason.starts_with("sim-0 is out of service"))
+        );
     });
 }
 
@@ -583,9 +592,10 @@ fn any_mixture_of_faults_answers_every_job() {
         let priorities: Vec<u8> = (0..20).map(|_| rng.gen_range(0..4)).collect();
         simulate(config, |engine| async move {
             let levels = [Priority::Low, Priority::Normal, Priority::High, Priority::Critical];
-            let requests = priorities.iter().zip(2..).map(|(&level, x)| {
-                with_priority(levels[level as usize], request("", &[x, x + 100]))
-            });
+            let requests = priorities
+                .iter()
+                .zip(2..)
+                .map(|(&level, x)| with_priority(levels[level as usize], request("", &[x, x + 100])));
             let jobs = submit_all(&engine, requests).await;
             for (job, x) in jobs.iter().zip(2..) {
                 assert!(holds(&job.wait().await.unwrap().proof, &[x, x + 100]), "{x} on {faults}");
@@ -602,8 +612,7 @@ fn any_mixture_of_faults_answers_every_job() {
 fn b47_on_real_threads() {
     let config = EngineConfig { synthesis_threads: 2, ..config("sim:1;stage=1ms;0:panic") };
     let engine = Engine::start(config).unwrap();
-    let jobs: Vec<JobHandle> =
-        (2..12).map(|x| engine.submit_blocking(request("", &[x])).unwrap()).collect();
+    let jobs: Vec<JobHandle> = (2..12).map(|x| engine.submit_blocking(request("", &[x])).unwrap()).collect();
     for (job, x) in jobs.iter().zip(2..) {
         assert!(holds(&job.wait_blocking().unwrap().proof, &[x]));
     }
@@ -614,13 +623,8 @@ fn b47_on_real_threads() {
 
 // ---- Jobs of any kind, from the same small circuit ----
 
-const ALL_KINDS: [WorkKind; 5] = [
-    WorkKind::PorepC2,
-    WorkKind::SnapUpdate,
-    WorkKind::WindowPost,
-    WorkKind::WinningPost,
-    WorkKind::Custom,
-];
+const ALL_KINDS: [WorkKind; 5] =
+    [WorkKind::PorepC2, WorkKind::SnapUpdate, WorkKind::WindowPost, WorkKind::WinningPost, WorkKind::Custom];
 
 /// A workload that says it is of another kind.
 #[derive(Debug)]
