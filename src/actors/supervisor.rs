@@ -33,7 +33,7 @@ use crate::actors::ArbiterLayout;
 use crate::ids::DeviceId;
 use crate::messages::job::{CancelJob, SubmitJob};
 use crate::messages::lifecycle::{
-    ActorDied, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
+    ActorDied, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown, StopActor,
 };
 use crate::messages::status::EngineStatus;
 use crate::messages::synthesis::{DecodeRequest, SynthesizerPeers, SynthesizerReady};
@@ -297,6 +297,10 @@ impl Supervisor {
 
     /// Everything has drained: hands the arbiters over and stops.
     fn stop(&mut self, ctx: &mut Context<Self>) {
+        self.scheduler().do_send(StopActor);
+        if let Some(synthesizer) = &self.synthesizer {
+            synthesizer.do_send(StopActor);
+        }
         if let Some(stopped) = self.stopped.take() {
             // Nobody there to join them: then the engine's thread is gone already, and with it this system.
             let _ = stopped.send(std::mem::take(&mut self.arbiters));

@@ -15,12 +15,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseFuture};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Recipient, ResponseFuture};
 use tokio::sync::oneshot;
 
 use self::pool::{Refused, Task, WorkerPool};
 use crate::error::{EngineError, ScheduleError};
 use crate::messages::job::Priority;
+use crate::messages::lifecycle::StopActor;
 use crate::messages::synthesis::{
     DecodeRequest, PrepareCircuit, SynthesizeWitness, SynthesizerAddress, SynthesizerPeers, VerifyJob,
     VerifyProofs, WorkerFreed,
@@ -189,5 +190,13 @@ impl Handler<VerifyJob> for Synthesizer {
         let (priority, peers) = (command.priority, self.peers.clone());
         let task: Task = Box::new(move || tasks::verify_job(command, &peers));
         self.add(TaskClass::Verify, priority, task, ctx);
+    }
+}
+
+impl Handler<StopActor> for Synthesizer {
+    type Result = ();
+
+    fn handle(&mut self, _: StopActor, ctx: &mut Self::Context) {
+        ctx.stop();
     }
 }

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::actors::gpu_device::{DeviceConfig, DeviceSpawner};
+use crate::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
 use crate::actors::scheduler::SchedulerConfig;
 use crate::actors::supervisor::{RestartPolicy, SupervisorConfig};
 use crate::actors::synthesizer::SynthesizerConfig;
 use crate::actors::ArbiterLayout;
+use crate::backend::cpu::{CpuConfig, CpuFactory};
+use crate::backend::sim::{SimConfig, SimFactory};
 use crate::ids::DeviceId;
 use crate::policy::health::HealthPolicy;
 use crate::policy::queue::QueuePolicy;
@@ -20,24 +22,28 @@ pub enum DeviceSpec {
     /// Proving on the host's cores. `threads`: worker threads over all lanes (0: one per core); `lanes`: partitions
     /// side by side.
     Cpu { threads: usize, lanes: u32 },
-    /// Any other device: a simulated one, a GPU, a host's own.
+    /// A simulated device.
+    Sim(SimConfig),
+    /// Any other device: a GPU, a host's own.
     Spawner(Arc<dyn DeviceSpawner>),
 }
 
 impl DeviceSpec {
     /// The name under which the engine will know it.
     pub fn device_id(&self) -> DeviceId {
-        match self {
-            Self::Cpu { .. } => DeviceId::new("cpu"),
-            Self::Spawner(spawner) => spawner.device_id(),
-        }
+        self.spawner().device_id()
     }
 }
 
 impl DeviceSpec {
     fn spawner(&self) -> Arc<dyn DeviceSpawner> {
         match self {
-            Self::Cpu { .. } => todo!(),
+            Self::Cpu { threads, lanes } => {
+                let num_threads = (*threads > 0).then_some(*threads);
+                let config = CpuConfig { num_lanes: (*lanes).max(1), num_threads, ..CpuConfig::default() };
+                FactorySpawner::boxed(CpuFactory::new(config))
+            }
+            Self::Sim(config) => FactorySpawner::boxed(SimFactory::new(config.clone())),
             Self::Spawner(spawner) => Arc::clone(spawner),
         }
     }
@@ -49,6 +55,7 @@ impl fmt::Debug for DeviceSpec {
             Self::Cpu { threads, lanes } => {
                 f.debug_struct("Cpu").field("threads", threads).field("lanes", lanes).finish()
             }
+            Self::Sim(config) => config.fmt(f),
             Self::Spawner(spawner) => write!(f, "Spawner({})", spawner.device_id()),
         }
     }

@@ -92,3 +92,8 @@ pub struct EndJobs;
 pub struct Shutdown {
     pub drain: Duration,
 }
+
+/// Command, Supervisor -> Scheduler and Synthesizer: stop. Sent when everything has drained.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct StopActor;

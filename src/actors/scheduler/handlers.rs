@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actix::{Context, Handler, MessageResult};
+use actix::{ActorContext, Context, Handler, MessageResult};
 use tokio::sync::{mpsc, watch};
 
 use super::devices::Service;
@@ -18,7 +18,7 @@ use crate::messages::job::{
     SubmitJob,
 };
 use crate::messages::lifecycle::{
-    ActorDied, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, EndJobs, ResidencyChanged,
+    ActorDied, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, EndJobs, ResidencyChanged, StopActor,
 };
 use crate::messages::synthesis::{
     CircuitError, CircuitFailed, CircuitPrepared, CircuitProgress, JobVerified, PrepareCircuit,
@@ -579,5 +579,13 @@ impl Handler<EndJobs> for Scheduler {
             self.finish(job, Err(ScheduleError::Draining.into()));
         }
         self.pump();
+    }
+}
+
+impl Handler<StopActor> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, _: StopActor, ctx: &mut Context<Self>) {
+        ctx.stop();
     }
 }
