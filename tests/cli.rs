@@ -120,7 +120,8 @@ fn b52_informational_commands_need_no_driver_and_no_device() {
         assert!(help.stdout.contains("Usage: cuzk"), "{name}: {}", help.stdout);
     }
     for args in [&["--help"][..], &["--version"], &["check-config"], &["circuits"], &["params", "list"]] {
-        let run = Run::of(command(args).env("PATH", "").env("LD_LIBRARY_PATH", "").output().unwrap()).expect(0);
+        let run =
+            Run::of(command(args).env("PATH", "").env("LD_LIBRARY_PATH", "").output().unwrap()).expect(0);
         assert!(!run.stdout.is_empty());
         assert_eq!(run.stderr, "");
     }
@@ -181,7 +182,8 @@ fn a_replay_gives_the_recorded_bytes_and_they_verify() {
     let dir = tempfile::tempdir().unwrap();
     let out = path(&dir, "proof.bin");
     let manifest = format!("{WINDOW}/manifest.json");
-    let run = cuzk(&["prove", &manifest, "--replay", "--json", "--out", &out, "--params", params()]).expect(0);
+    let run =
+        cuzk(&["prove", &manifest, "--replay", "--json", "--out", &out, "--params", params()]).expect(0);
     let lines = run.json_lines();
     assert_eq!(lines.len(), 1);
     let line = &lines[0];
@@ -372,7 +374,8 @@ fn b37_missing_empty_half_and_foreign_parameter_files_are_four_clear_errors() {
         if let Some(bytes) = bytes {
             fs::write(dir.path().join(name), bytes).unwrap();
         }
-        let run = cuzk(&["prove", manifest, "--json", "--params", &dir.path().display().to_string()]).expect(3);
+        let run =
+            cuzk(&["prove", manifest, "--json", "--params", &dir.path().display().to_string()]).expect(3);
         let error = run.json_lines().remove(0)["error"].clone();
         assert_eq!(error["class"], "caller");
         assert!(!error["at"].as_str().unwrap().is_empty());
@@ -441,7 +444,10 @@ fn inspect_tells_every_format_by_its_content() {
         (window("proof.bin"), "proof"),
         (window("vanilla-0.bin"), "vanilla proof of one sector (PoSt)"),
         (window("vanilla-request-0.json"), "list of vanilla proofs (base64)"),
-        ("tests/data/filecoin/snap-2k/sector-1/vanilla-0.bin".into(), "vanilla proof of one partition (SnapDeals)"),
+        (
+            "tests/data/filecoin/snap-2k/sector-1/vanilla-0.bin".into(),
+            "vanilla proof of one partition (SnapDeals)",
+        ),
         (format!("{POREP}/c1.json"), "C1 (output of PoRep's commit phase 1)"),
         (format!("{POREP}/c1-wrapped.json"), "C1 (output of PoRep's commit phase 1), wrapped by a caller"),
         (params_file, "parameter file"),
@@ -470,7 +476,8 @@ fn parameters_that_are_there_are_kept_unless_forced() {
     let checked = cuzk(&["params", "check", "wpost-2k", "--params", params()]).expect(0);
     assert!(checked.stdout.contains("TEST parameters"), "{}", checked.stdout);
     let listed = cuzk(&["params", "list", "--json", "--params", params()]).expect(0).json_lines();
-    let state = |circuit: &str| listed.iter().find(|line| line["circuit"] == circuit).unwrap()["state"].clone();
+    let state =
+        |circuit: &str| listed.iter().find(|line| line["circuit"] == circuit).unwrap()["state"].clone();
     assert_eq!((state("wpost-2k"), state("porep-32g")), (json!("present"), json!("missing")));
 
     let dir = tempfile::tempdir().unwrap();
