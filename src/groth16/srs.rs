@@ -62,20 +62,27 @@ impl Srs {
     /// # Errors
     /// [`SrsError::Mismatch`] naming the first one that differs, in the order of the file.
     pub fn check_fits(&self, shape: &R1csShape) -> Result<(), SrsError> {
-        let num_b = shape.b_input_density().count_ones() + shape.b_aux_density().count_ones();
-        let counts = [
-            ("ic", shape.num_inputs(), self.vk.ic.len()),
-            ("h", (1 << shape.domain_log2()) - 1, self.h.len()),
-            ("l", shape.num_aux(), self.l.len()),
-            ("a", shape.num_inputs() + shape.a_aux_density().count_ones(), self.a.len()),
-            ("b_g1", num_b, self.b_g1.len()),
-            ("b_g2", num_b, self.b_g2.len()),
-        ];
-        match counts.into_iter().find(|(_, needs, has)| needs != has) {
-            None => Ok(()),
-            Some((what, needs, has)) => {
-                Err(SrsError::Mismatch { what, needs: needs as u64, has: has as u64 })
-            }
+        let counts =
+            [self.vk.ic.len(), self.h.len(), self.l.len(), self.a.len(), self.b_g1.len(), self.b_g2.len()];
+        check_counts(shape, counts.map(|count| count as u64))
+    }
+}
+
+/// `counts`: points of `ic`, `h`, `l`, `a`, `b_g1`, `b_g2`.
+pub(super) fn check_counts(shape: &R1csShape, counts: [u64; 6]) -> Result<(), SrsError> {
+    let num_b = shape.b_input_density().count_ones() + shape.b_aux_density().count_ones();
+    let needs = [
+        ("ic", shape.num_inputs()),
+        ("h", (1 << shape.domain_log2()) - 1),
+        ("l", shape.num_aux()),
+        ("a", shape.num_inputs() + shape.a_aux_density().count_ones()),
+        ("b_g1", num_b),
+        ("b_g2", num_b),
+    ];
+    for ((what, needs), has) in needs.into_iter().zip(counts) {
+        if needs as u64 != has {
+            return Err(SrsError::Mismatch { what, needs: needs as u64, has });
         }
     }
+    Ok(())
 }
