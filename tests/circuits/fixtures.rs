@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use cuzk::circuits::{CircuitSpec, SrsSource, Workload};
+use blstrs::Scalar;
+use cuzk::circuits::{CircuitSpec, FilecoinRequest, ProofKind, SrsSource, Workload};
+use cuzk::error::SynthesisError;
 use cuzk::groth16::generate::generate_srs;
 use cuzk::groth16::prover::{check_witness, prove};
 use cuzk::groth16::srs_file::read_vk;
-use cuzk::groth16::{PreparedVerifyingKey, Proof};
+use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape};
 use cuzk::ids::PartitionIndex;
 
 use crate::common::{data_dir, decode, shape, Fixture, PARAMS_DIR};
@@ -164,10 +166,38 @@ fn porep_circuits_and_witnesses_are_the_recorded_ones() {
     }
 }
 
+/// Legacy PoReps have their own graph, but the circuit and the parameters of today's.
+#[test]
+fn b39_a_legacy_porep_satisfies_the_same_circuit() {
+    let c1 = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/circuits/porep-2k-v1/c1.json");
+    let request = FilecoinRequest {
+        proof_kind: Some(ProofKind::PorepSealCommit),
+        vanilla_proof: std::fs::read(c1).unwrap(),
+        miner_id: 1000,
+        sector_number: 77,
+        ..FilecoinRequest::default()
+    };
+    let workload = decode(request).unwrap();
+    assert_eq!(workload.circuit().as_str(), "porep-2k");
+    let shape = shape("porep-2k");
+    let assignment = workload.synthesize(PartitionIndex(0), &shape).unwrap();
+    check_witness(&shape, &assignment, &workload.public_inputs(PartitionIndex(0)).unwrap()).unwrap();
+}
+
 #[test]
 fn snap_circuit_and_witnesses_are_the_recorded_ones() {
     check_shape("snap-2k", "snap-2k/sector-1");
     check_witnesses("snap-2k", |_| true);
+}
+
+/// Ten million constraints, so one partition of one sector.
+#[test]
+fn snap_8m_circuit_and_a_witness_are_the_recorded_ones() {
+    check_shape("snap-8m", "snap-8m/sector-1");
+    let (shape, partition) = (shape("snap-8m"), PartitionIndex(3));
+    let workload = Fixture::open("snap-8m/sector-2").workload(0);
+    let assignment = workload.synthesize(partition, &shape).unwrap();
+    check_witness(&shape, &assignment, &workload.public_inputs(partition).unwrap()).unwrap();
 }
 
 #[test]
@@ -204,6 +234,47 @@ fn check_own_verification(workload: &dyn Workload, vk: &PreparedVerifyingKey, pr
         let inputs = workload.public_inputs(partition).unwrap();
         assert!(vk.verify(&Proof::from_bytes(bytes).unwrap(), &inputs));
     }
+}
+
+/// A witness that was spoilt after all checks of the input still does not reach a device.
+#[test]
+fn b40_a_broken_constraint_or_input_is_named() {
+    let shape = shape("wpost-2k");
+    let workload = Fixture::open("window-2k/full-partition").workload(0);
+    let inputs = workload.public_inputs(PartitionIndex(0)).unwrap();
+    let whole = workload.synthesize(PartitionIndex(0), &shape).unwrap();
+    let num_constraints = shape.num_constraints();
+    let mut named = Vec::new();
+    for variable in [0, 5_000, shape.num_aux() - 1] {
+        let mut spoilt = whole.clone();
+        spoilt.aux_assignment[variable] += Scalar::from(1);
+        match check_witness(&shape, &spoilt, &inputs).unwrap_err() {
+            SynthesisError::Unsatisfied { index, num_constraints: of } => {
+                assert_eq!(of, num_constraints);
+                assert_eq!(index, first_row_of(&shape, shape.num_inputs() + variable));
+                named.push(index);
+            }
+            error => panic!("{error:?}"),
+        }
+    }
+    assert!(named.is_sorted() && named[0] < named[2], "{named:?}");
+    let mut other = inputs;
+    other[3] += Scalar::from(1);
+    let error = check_witness(&shape, &whole, &other).unwrap_err();
+    assert_eq!(error, SynthesisError::PublicInput { index: 3 });
+}
+
+/// The first row in which a column occurs: with a random enough witness, the first that its change breaks.
+fn first_row_of(shape: &R1csShape, column: usize) -> usize {
+    let mut first = usize::MAX;
+    for matrix in 0..3 {
+        shape.for_each_entry(matrix, &mut |row, entry_column, _| {
+            if entry_column == column {
+                first = first.min(row);
+            }
+        });
+    }
+    first
 }
 
 #[test]
