@@ -417,6 +417,14 @@ impl CircuitSpec {
                 num_nonzero: Some([9_388_453, 3_847_886, 8_234_882]),
                 params_bytes: Some(1_429_027_896),
             }),
+            (Porep, SectorSize::Size512MiB) => Some(CircuitSizes {
+                constraints: 4_423_433,
+                num_inputs: 40,
+                num_aux: 4_420_837,
+                domain_log2: 23,
+                num_nonzero: Some([10_872_177, 4_427_326, 9_439_982]),
+                params_bytes: Some(1_988_841_144),
+            }),
             (Porep, SectorSize::Size32GiB) => Some(CircuitSizes {
                 constraints: 130_278_869,
                 num_inputs: 328,

@@ -1,0 +1,7 @@
+//! Circuits on recorded jobs: decoding, public inputs, witnesses, Filecoin's own verification; and what is refused.
+
+mod bad_input;
+mod catalogue;
+mod common;
+mod fixtures;
+mod request_file;
