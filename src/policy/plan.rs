@@ -228,12 +228,17 @@ impl ProvePlan {
     }
 }
 
+/// The smallest budget with which [`plan`] succeeds.
+pub fn least_budget_bytes(shape: &ShapeSummary, srs: &SrsSummary) -> u64 {
+    Layout { shape, srs, resident: QuerySet::NONE }.floor_bytes()
+}
+
 /// Plans one partition for a device on which nothing of this circuit is loaded.
 ///
 /// # Errors
 /// [`PlanError::InsufficientVram`] naming the smallest budget that would do.
 pub fn plan(shape: &ShapeSummary, srs: &SrsSummary, budget_bytes: u64) -> Result<ProvePlan, PlanError> {
-    let floor_bytes = Layout { shape, srs, resident: QuerySet::NONE }.floor_bytes();
+    let floor_bytes = least_budget_bytes(shape, srs);
     if floor_bytes > budget_bytes {
         return Err(PlanError::InsufficientVram { needs_bytes: floor_bytes, has_bytes: budget_bytes });
     }
@@ -376,4 +381,110 @@ impl Layout<'_> {
 /// The window that costs the fewest group additions for that many points, roughly: `log2(n) - 3`.
 fn best_window_bits(num_points: u64) -> u32 {
     num_points.max(1).ilog2().saturating_sub(3).clamp(MIN_WINDOW_BITS, MAX_WINDOW_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn shapes() -> impl Strategy<Value = (ShapeSummary, SrsSummary)> {
+        let counts = (1u32..28).prop_flat_map(|domain_log2| {
+            let n = 1u64 << domain_log2;
+            (Just(domain_log2), 1..=n, 1u64..500, 0..=n, 0..=n, any::<bool>())
+        });
+        counts.prop_map(|(domain_log2, num_rows, num_inputs, num_aux, b_aux, in_place)| {
+            let shape = ShapeSummary { domain_log2, num_rows, num_inputs, num_aux };
+            let b = b_aux.min(num_aux);
+            let srs = SrsSummary::new([(1 << domain_log2) - 1, num_aux, num_inputs + num_aux, b, b]);
+            (shape, if in_place { srs.in_place() } else { srs })
+        })
+    }
+
+    fn resident_within(plan: &ProvePlan, srs: &SrsSummary) -> bool {
+        Query::ALL
+            .into_iter()
+            .all(|query| plan.sum(query).streamed != (plan.resident.contains(query) || srs.in_place))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn a_plan_stays_within_any_budget_or_names_the_least((shape, srs) in shapes(), budget in 0u64..200 * GIB) {
+            let needs = least_budget_bytes(&shape, &srs);
+            match plan(&shape, &srs, budget) {
+                Ok(plan) => {
+                    prop_assert!(budget >= needs);
+                    prop_assert!(plan.peak_bytes() <= budget);
+                    prop_assert_eq!(plan.peak_bytes(), srs.resident_bytes(plan.resident) + plan.work_peak_bytes());
+                    prop_assert!(resident_within(&plan, &srs));
+                }
+                Err(PlanError::InsufficientVram { needs_bytes, has_bytes }) => {
+                    prop_assert_eq!((needs_bytes, has_bytes), (needs, budget));
+                    prop_assert!(budget < needs);
+                }
+            }
+        }
+
+        #[test]
+        fn the_named_budget_does_and_one_byte_less_does_not((shape, srs) in shapes()) {
+            let needs = least_budget_bytes(&shape, &srs);
+            prop_assert!(plan(&shape, &srs, needs).is_ok());
+            prop_assert!(plan(&shape, &srs, needs - 1).is_err());
+        }
+
+        #[test]
+        fn more_budget_never_keeps_less_resident((shape, srs) in shapes(), extra in 0u64..8 * GIB) {
+            let needs = least_budget_bytes(&shape, &srs);
+            let small = plan(&shape, &srs, needs + extra).expect("it covers the least");
+            let large = plan(&shape, &srs, needs + 4 * extra).expect("it covers the least");
+            prop_assert!(small.resident_bytes <= large.resident_bytes);
+        }
+
+        #[test]
+        fn any_resident_set_is_planned_within_budget_or_refused_exactly(
+            (shape, srs) in shapes(), bits in 0u8..32, budget in 0u64..200 * GIB,
+        ) {
+            let resident = QuerySet(bits);
+            match plan_with_resident(&shape, &srs, resident, budget) {
+                Ok(plan) => prop_assert!(plan.peak_bytes() <= budget && plan.resident == resident),
+                Err(PlanError::InsufficientVram { needs_bytes, .. }) => {
+                    prop_assert!(needs_bytes > budget);
+                    prop_assert!(plan_with_resident(&shape, &srs, resident, needs_bytes).is_ok());
+                    prop_assert!(plan_with_resident(&shape, &srs, resident, needs_bytes - 1).is_err());
+                }
+            }
+        }
+    }
+
+    /// PoRep 32 GiB, roughly: a domain of 2^27, 105 million variables that occur in A, half as many in B.
+    fn porep_32g() -> (ShapeSummary, SrsSummary) {
+        let num_aux = 130_000_000;
+        let shape = ShapeSummary { domain_log2: 27, num_rows: 130_278_869, num_inputs: 312, num_aux };
+        let srs = SrsSummary::new([(1 << 27) - 1, num_aux, 105_000_000, 52_000_000, 52_000_000]);
+        (shape, srs)
+    }
+
+    #[test]
+    fn b11_too_little_memory_names_both_numbers() {
+        let (shape, srs) = porep_32g();
+        let error = plan(&shape, &srs, 8 * GIB).expect_err("three vectors of 2^27 scalars alone are 12 GiB");
+        let PlanError::InsufficientVram { needs_bytes, has_bytes } = error;
+        assert_eq!(has_bytes, 8 * GIB);
+        assert!((12 * GIB..20 * GIB).contains(&needs_bytes), "{needs_bytes}");
+    }
+
+    #[test]
+    fn a_small_card_streams_and_a_large_one_keeps_everything() {
+        let (shape, srs) = porep_32g();
+        let small = plan(&shape, &srs, 20 * GIB).expect("a 20 GiB card can do it by streaming");
+        assert!(small.resident.is_empty() && small.sum(Query::H).streamed, "{small:?}");
+        let large = plan(&shape, &srs, 130 * GIB).expect("a large card can do it");
+        assert_eq!(large.resident.iter().count(), 5, "{large:?}");
+        assert_eq!(large.sum(Query::H).window_bits, MAX_WINDOW_BITS);
+    }
 }

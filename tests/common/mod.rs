@@ -3,8 +3,11 @@
 //! Every test binary compiles its own copy and uses a part of it.
 #![allow(dead_code)]
 
+pub mod device;
+pub mod fixtures;
 pub mod probe;
 pub mod seeds;
+pub mod synthetic;
 
 use std::future::Future;
 use std::time::Duration;

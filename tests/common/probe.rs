@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use actix::{Actor, Addr, Context, Handler, Message, Recipient};
@@ -11,30 +10,26 @@ use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 /// How long [`ProbeHandle::next`] waits, in the arbiter's own (virtual or real) time, before the test fails.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// An actor that passes every `M` it gets to its [`ProbeHandle`], in order, as a `T`.
-///
-/// Several probes may share one record, so that the order across message types can be asserted: see
-/// [`Record::probe`].
-pub struct Probe<M, T = M> {
+/// An actor that passes everything it is told to its [`ProbeHandle`], in the order in which it was sent. It takes every
+/// message type that a `T` can be made from; `T` is the one message of interest, or an enum of facts.
+pub struct Probe<T> {
     record: UnboundedSender<T>,
-    convert: fn(M) -> T,
-    message: PhantomData<fn(M)>,
 }
 
-impl<M: 'static, T: 'static> Actor for Probe<M, T> {
+impl<T: 'static> Actor for Probe<T> {
     type Context = Context<Self>;
 }
 
-impl<M, T> Handler<M> for Probe<M, T>
+impl<M, T> Handler<M> for Probe<T>
 where
     M: Message<Result = ()> + 'static,
-    T: 'static,
+    T: From<M> + 'static,
 {
     type Result = ();
 
     fn handle(&mut self, message: M, _: &mut Context<Self>) {
         // The test may have dropped its end already; then nobody reads any more.
-        let _ = self.record.send((self.convert)(message));
+        let _ = self.record.send(message.into());
     }
 }
 
@@ -43,37 +38,14 @@ pub fn probe<M>() -> (Recipient<M>, ProbeHandle<M>)
 where
     M: Message<Result = ()> + Send + Debug + 'static,
 {
-    let record = Record::new();
-    let recipient = record.probe(|message| message);
-    (recipient, record.handle())
+    let (address, handle) = probe_all();
+    (address.recipient(), handle)
 }
 
-/// What several probes write and one test reads: `T` is usually an enum of facts.
-pub struct Record<T> {
-    sender: UnboundedSender<T>,
-    receiver: UnboundedReceiver<T>,
-}
-
-impl<T: Debug + 'static> Record<T> {
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        let (sender, receiver) = unbounded_channel();
-        Self { sender, receiver }
-    }
-
-    /// Starts a probe for `M` on the current arbiter that writes into this record.
-    pub fn probe<M>(&self, convert: fn(M) -> T) -> Recipient<M>
-    where
-        M: Message<Result = ()> + Send + 'static,
-    {
-        let probe = Probe { record: self.sender.clone(), convert, message: PhantomData };
-        let address: Addr<Probe<M, T>> = probe.start();
-        address.recipient()
-    }
-
-    pub fn handle(self) -> ProbeHandle<T> {
-        ProbeHandle { receiver: self.receiver, skipped: VecDeque::new() }
-    }
+/// Starts a probe of every message type that makes a `T`: one actor, so that the order across types is kept.
+pub fn probe_all<T: Debug + 'static>() -> (Addr<Probe<T>>, ProbeHandle<T>) {
+    let (record, receiver) = unbounded_channel();
+    (Probe { record }.start(), ProbeHandle { receiver, skipped: VecDeque::new() })
 }
 
 /// The test's end of a probe.

@@ -7,11 +7,13 @@ use crate::actors::gpu_device::lanes::{Hold, Running};
 use crate::actors::gpu_device::ledger::Reservation;
 use crate::actors::gpu_device::srs_cache::Presence;
 use crate::backend::{DeviceBackend, LaneIndex, MemoryModel};
-use crate::error::{DeviceError, SynthesisError};
+use crate::error::{DeviceError, PlanError, SynthesisError};
 use crate::ids::CircuitId;
 use crate::messages::device::{LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
-use crate::policy::plan::{plan, plan_with_resident, ProvePlan, QuerySet, ShapeSummary, SrsSummary};
+use crate::policy::plan::{
+    least_budget_bytes, plan, plan_with_resident, ProvePlan, QuerySet, ShapeSummary, SrsSummary,
+};
 
 /// Whether a job fits on the device now.
 enum Fit {
@@ -95,7 +97,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    fn give_up(&mut self, job: Job, error: DeviceError, ctx: &mut Context<Self>) {
+    /// Answers a job that cannot be done here; a device that cannot do its self-test is of no use.
+    pub(super) fn give_up(&mut self, job: Job, error: DeviceError, ctx: &mut Context<Self>) {
         if matches!(job.origin, Origin::SelfTest { .. }) {
             self.lose(error, ctx);
         } else {
@@ -167,7 +170,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
     fn fit_absent(&mut self, job: &Job, shape: &ShapeSummary, srs: &SrsSummary, limit_bytes: u64) -> Fit {
         let Some(device) = &self.device else { return Fit::Later };
         let budget_bytes = device.reclaimable_bytes(job).min(limit_bytes);
-        match plan(shape, srs, budget_bytes) {
+        match self.plan_sparing_lanes(shape, srs, budget_bytes) {
             Ok(plan) => self.reserve(job, plan, srs, QuerySet::NONE),
             Err(_) => Fit::Later,
         }
@@ -185,11 +188,30 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let device = self.device.as_ref()?;
         let budget_bytes = (device.reclaimable_bytes(job) + bytes).min(limit_bytes);
         // More room than when they were loaded: load the rest too.
-        let wanted = plan(shape, srs, budget_bytes).map_or(queries, |plan| plan.resident.union(queries));
+        let wanted = self
+            .plan_sparing_lanes(shape, srs, budget_bytes)
+            .map_or(queries, |plan| plan.resident.union(queries));
         let plan = plan_with_resident(shape, srs, wanted, budget_bytes)
             .or_else(|_| plan_with_resident(shape, srs, queries, budget_bytes))
             .ok()?;
         Some(self.reserve(job, plan, srs, queries))
+    }
+
+    /// Plans with what is left when as many of the other free lanes as possible could take such a partition too: keys
+    /// on the device are no gain if a lane stands idle for them.
+    fn plan_sparing_lanes(
+        &self,
+        shape: &ShapeSummary,
+        srs: &SrsSummary,
+        budget_bytes: u64,
+    ) -> Result<ProvePlan, PlanError> {
+        let roomy = plan(shape, srs, budget_bytes)?;
+        let num_other_lanes = self.lanes.num_free_of(LaneKind::Normal).saturating_sub(1);
+        let lane_bytes = roomy.work_peak_bytes().max(least_budget_bytes(shape, srs));
+        let sparing = (1..=u64::from(num_other_lanes))
+            .rev()
+            .find_map(|num_lanes| plan(shape, srs, budget_bytes.checked_sub(num_lanes * lane_bytes)?).ok());
+        Ok(sparing.unwrap_or(roomy))
     }
 
     /// Takes the memory of a plan that fits into what is free or idle. `there` is on the device and paid for.

@@ -270,6 +270,12 @@ impl Lanes {
         self.lanes.iter().filter(|lane| lane.kind == kind).count() as u32
     }
 
+    /// Lanes of a kind that the backend does not work on: empty or waiting.
+    pub fn num_free_of(&self, kind: LaneKind) -> u32 {
+        let is_free = |lane: &&Lane| lane.kind == kind && !matches!(lane.hold, Hold::Running(_));
+        self.lanes.iter().filter(is_free).count() as u32
+    }
+
     pub fn num_busy(&self) -> u32 {
         self.lanes.iter().filter(|lane| !matches!(lane.hold, Hold::Empty)).count() as u32
     }

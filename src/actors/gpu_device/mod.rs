@@ -239,7 +239,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(device) = &mut self.device else { return false };
         let Some(removed) = device.cache.remove(circuit) else { return false };
         device.backend.evict_srs(circuit);
-        if removed.was_loaded {
+        if removed.was_loaded && self.phase != Phase::Testing {
             self.peers.residency_changed.do_send(ResidencyChanged {
                 device: self.id.clone(),
                 circuit: circuit.clone(),

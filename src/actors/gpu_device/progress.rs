@@ -60,7 +60,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         device.watchdog.learn(&running.job.circuit, stage, elapsed);
         let is_new_key =
             stage == Stage::Upload && running.pinned && device.cache.mark_loaded(&running.job.circuit);
-        if is_new_key {
+        if is_new_key && self.phase != Phase::Testing {
             self.peers.residency_changed.do_send(ResidencyChanged {
                 device: self.id.clone(),
                 circuit: running.job.circuit.clone(),
@@ -159,8 +159,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// The lane is empty because of an error; decides who hears of it.
     pub(super) fn lane_failed(&mut self, lane: LaneIndex, error: DeviceError, ctx: &mut Context<Self>) {
         let Some(Released { job, plan, .. }) = self.release(lane) else { return };
-        let is_self_test = matches!(job.origin, Origin::SelfTest { .. });
-        if error.class() == ErrorClass::DeviceLost || is_self_test {
+        if error.class() == ErrorClass::DeviceLost {
             self.answer_failed(job, error.clone());
             return self.lose(error, ctx);
         }
@@ -170,7 +169,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         } else if matches!(error, DeviceError::OutOfVram { .. }) {
             self.replan_or_fail(lane, job, plan.peak_bytes(), error, ctx);
         } else {
-            self.answer_failed(job, error);
+            self.give_up(job, error, ctx);
         }
         self.lane_is_free(ctx);
     }
@@ -188,7 +187,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         self.remember_refusal(&job.at, refused_bytes);
         let smaller = self.smaller_budget(&job, refused_bytes).filter(|_| !job.was_replanned);
         let Some(ceiling_bytes) = smaller else {
-            return self.answer_failed(job, error);
+            return self.give_up(job, error, ctx);
         };
         tracing::warn!(parent: &job.span, device = %self.id, %error, ceiling_bytes, "replanning with less memory");
         job.ceiling_bytes = Some(ceiling_bytes);
