@@ -67,6 +67,7 @@ impl R1csShape {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
+        std::fs::create_dir_all(folder)?;
         let file = tempfile::NamedTempFile::new_in(folder)?;
         let mut writer = BufWriter::with_capacity(BUFFER_BYTES, Hashing::new(file));
         codec(u64::MAX).serialize_into(&mut writer, &self.to_out()).map_err(io::Error::other)?;
