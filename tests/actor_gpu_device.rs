@@ -9,14 +9,16 @@ use common::device::{DeviceRig, Fact};
 use common::fixtures::Fixture;
 use common::{on_arbiter, on_paused_arbiter, stopped};
 use cuzk::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
-use cuzk::backend::cpu::{CpuConfig, CpuFactory};
+use cuzk::backend::cpu::{CpuBackend, CpuConfig, CpuFactory};
 use cuzk::backend::sim::{FaultScript, SimConfig, SimFactory, SimProver};
-use cuzk::backend::{LaneLayout, Stage, WatchdogConfig};
+use cuzk::backend::{
+    BackendEvent, BackendFactory, BackendWaker, DeviceBackend, LaneIndex, LaneLayout, Stage, WatchdogConfig,
+};
 use cuzk::error::{DeviceError, ErrorClass, PlanError, SrsError};
 use cuzk::messages::device::{CancelFlag, EvictSrs, LaneCredit, LaneKind, PartitionFailed};
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::Drain;
-use cuzk::policy::plan::{plan, ProvePlan, ShapeSummary, SrsSummary};
+use cuzk::policy::plan::{least_budget_bytes, plan, ProvePlan, ShapeSummary, SrsSummary};
 use tokio::time::Instant;
 
 const MS: Duration = Duration::from_millis(1);
@@ -66,10 +68,7 @@ fn roomy_plan(fixture: &Fixture) -> ProvePlan {
 
 fn least_bytes(fixture: &Fixture) -> u64 {
     let (shape, srs) = summaries(fixture);
-    match plan(&shape, &srs, 0) {
-        Err(PlanError::InsufficientVram { needs_bytes, .. }) => needs_bytes,
-        Ok(plan) => panic!("a plan without memory: {plan:?}"),
-    }
+    least_budget_bytes(&shape, &srs)
 }
 
 fn is_cancelled(failed: &PartitionFailed) -> bool {
@@ -582,7 +581,7 @@ fn b45_a_hang_loses_the_device_within_its_limit() {
         let lost = rig.lost().await;
         assert!(matches!(lost.error, DeviceError::Hung { .. }));
         let labels = rig.labels();
-        assert_eq!(labels.iter().filter(|label| *label == "freed").count(), 2, "{labels:?}");
+        assert_eq!(labels.iter().filter(|label| *label == "freed").count(), 1, "of the hung one: {labels:?}");
         stopped(&rig.handle.drain).await;
     });
 }
@@ -759,4 +758,51 @@ fn stages_ahead_save_the_actor_a_round_trip_but_change_no_result() {
         }
         rig.drain().await;
     });
+}
+
+#[test]
+fn a_panic_of_the_prover_is_a_fault_and_its_thread_lives_on() {
+    let fixture = fixture();
+    let (wake, woken) = std::sync::mpsc::channel();
+    let wake = std::sync::Mutex::new(wake);
+    let waker: BackendWaker = Arc::new(move || {
+        let wake = wake.lock().expect("no holder panics");
+        // The test may have ended.
+        let _ = wake.send(());
+    });
+    let config = CpuConfig { num_lanes: 1, memory_bytes: 1 << 30, num_threads: None };
+    let mut backend = CpuFactory::new(config).open(waker).expect("the host is there");
+    let lane = LaneIndex(0);
+    let plan = roomy_plan(&fixture);
+    let next_event = move |backend: &mut CpuBackend| loop {
+        if let Some(event) = backend.poll().pop() {
+            return event;
+        }
+        woken.recv().expect("the backend is open");
+    };
+
+    // The actor refuses such work; a backend must survive it all the same.
+    let mut broken = fixture.work(1, 0);
+    let mut assignment = fixture.assignment.as_ref().clone();
+    assignment.aux_assignment.pop();
+    broken.assignment = Arc::new(assignment);
+    backend.begin(lane, broken, &plan).expect("the lane is empty");
+    backend.enqueue(lane, Stage::SumL).expect("the lane is idle");
+    match next_event(&mut backend) {
+        BackendEvent::StageFailed { stage: Stage::SumL, error: DeviceError::Fault { what, .. }, .. } => {
+            assert!(what.starts_with("the prover panicked"), "{what}");
+        }
+        other => panic!("expected a fault, got {other:?}"),
+    }
+
+    backend.begin(lane, fixture.work(2, 0), &plan).expect("the lane is empty");
+    for stage in Stage::ALL {
+        backend.enqueue(lane, stage).expect("the lane is idle");
+        let event = next_event(&mut backend);
+        assert!(matches!(event, BackendEvent::StageDone { stage: done, .. } if done == stage), "{event:?}");
+    }
+    let finished = backend.take_proof(lane).expect("it is done");
+    assert_eq!(finished.proof, fixture.expected_proof());
+    assert!(backend.take_proof(lane).is_err(), "it is taken once");
+    assert_eq!(backend.memory_in_use_bytes(), 0);
 }

@@ -228,12 +228,17 @@ impl ProvePlan {
     }
 }
 
+/// The smallest budget with which [`plan`] succeeds.
+pub fn least_budget_bytes(shape: &ShapeSummary, srs: &SrsSummary) -> u64 {
+    Layout { shape, srs, resident: QuerySet::NONE }.floor_bytes()
+}
+
 /// Plans one partition for a device on which nothing of this circuit is loaded.
 ///
 /// # Errors
 /// [`PlanError::InsufficientVram`] naming the smallest budget that would do.
 pub fn plan(shape: &ShapeSummary, srs: &SrsSummary, budget_bytes: u64) -> Result<ProvePlan, PlanError> {
-    let floor_bytes = Layout { shape, srs, resident: QuerySet::NONE }.floor_bytes();
+    let floor_bytes = least_budget_bytes(shape, srs);
     if floor_bytes > budget_bytes {
         return Err(PlanError::InsufficientVram { needs_bytes: floor_bytes, has_bytes: budget_bytes });
     }
@@ -399,13 +404,6 @@ mod tests {
         })
     }
 
-    fn least_bytes(shape: &ShapeSummary, srs: &SrsSummary) -> u64 {
-        match plan(shape, srs, 0) {
-            Err(PlanError::InsufficientVram { needs_bytes, has_bytes: 0 }) => needs_bytes,
-            other => panic!("nothing fits into nothing: {other:?}"),
-        }
-    }
-
     fn resident_within(plan: &ProvePlan, srs: &SrsSummary) -> bool {
         Query::ALL
             .into_iter()
@@ -417,7 +415,7 @@ mod tests {
 
         #[test]
         fn a_plan_stays_within_any_budget_or_names_the_least((shape, srs) in shapes(), budget in 0u64..200 * GIB) {
-            let needs = least_bytes(&shape, &srs);
+            let needs = least_budget_bytes(&shape, &srs);
             match plan(&shape, &srs, budget) {
                 Ok(plan) => {
                     prop_assert!(budget >= needs);
@@ -434,14 +432,14 @@ mod tests {
 
         #[test]
         fn the_named_budget_does_and_one_byte_less_does_not((shape, srs) in shapes()) {
-            let needs = least_bytes(&shape, &srs);
+            let needs = least_budget_bytes(&shape, &srs);
             prop_assert!(plan(&shape, &srs, needs).is_ok());
             prop_assert!(plan(&shape, &srs, needs - 1).is_err());
         }
 
         #[test]
         fn more_budget_never_keeps_less_resident((shape, srs) in shapes(), extra in 0u64..8 * GIB) {
-            let needs = least_bytes(&shape, &srs);
+            let needs = least_budget_bytes(&shape, &srs);
             let small = plan(&shape, &srs, needs + extra).expect("it covers the least");
             let large = plan(&shape, &srs, needs + 4 * extra).expect("it covers the least");
             prop_assert!(small.resident_bytes <= large.resident_bytes);
