@@ -240,7 +240,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             .filter(|lane| match &lane.hold {
                 Hold::Empty => false,
                 Hold::Waiting { job, .. } => job.is_cancelled(),
-                Hold::Running(running) => running.job.is_cancelled(),
+                Hold::Running(running) => running.job.is_cancelled() && !running.aborting,
             })
             .map(|lane| lane.index)
             .collect();
