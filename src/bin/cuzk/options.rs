@@ -37,7 +37,8 @@ impl GlobalOptions {
 
 /// The environment's variables, but for those that are no text: none of ours is one of them.
 pub fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Where parameter files are.
