@@ -385,10 +385,10 @@ fn b33_a_device_that_corrupts_is_found_and_left_out() {
         }
         assert_eq!(health_of(&engine, 0), "quarantined");
         assert_eq!(health_of(&engine, 1), "healthy");
-        // Suspect after one, left out after two.
+        // Suspect after one, left out after two; a third may have been under way when the second was found out.
         let status = engine.status();
-        assert_eq!(status.devices[0].invalid_proofs, 2);
-        assert_eq!(status.totals.invalid_proofs, 2);
+        assert!((2..=3).contains(&status.devices[0].invalid_proofs), "{:?}", status.devices);
+        assert_eq!(status.totals.invalid_proofs, status.devices[0].invalid_proofs);
         // After its quarantine it is probed once.
         tokio::time::sleep(Duration::from_secs(61)).await;
         assert_eq!(health_of(&engine, 0), "probation");

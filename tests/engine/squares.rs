@@ -86,11 +86,14 @@ pub fn srs_of(num_squarings: usize) -> Srs {
     generate_srs(&shape, &mut ChaCha20Rng::seed_from_u64(num_squarings as u64)).unwrap()
 }
 
-/// One partition per circuit.
+/// One partition per circuit. The same circuits are the same work.
 pub fn workload(circuits: Vec<Squares>) -> Arc<dyn Workload> {
+    let statement = format!("{circuits:?}");
     let instances = circuits.into_iter().map(|circuit| (circuit.clone(), circuit.public_inputs())).collect();
     let blank = Squares::blank(NUM_SQUARINGS);
-    CustomCircuit::new(CircuitId::new("squares"), SrsSource::Memory(srs()), blank, instances).into_workload()
+    CustomCircuit::new(CircuitId::new("squares"), SrsSource::Memory(srs()), blank, instances)
+        .with_statement(statement.as_bytes())
+        .into_workload()
 }
 
 /// A job that proves each of `xs`.
