@@ -24,7 +24,8 @@ use crate::error::SrsError;
 use crate::groth16::{R1csShape, Srs, VerifyingKey};
 
 pub(crate) use self::point::{invert_each, RawPoint, BATCH_POINTS};
-pub use self::writer::{write_srs, write_vk, SrsWriter, WrittenFile};
+pub(crate) use self::writer::SrsWriter;
+pub use self::writer::{write_srs, write_vk, WrittenFile};
 
 /// How far reading or checking has come, in bytes of the file.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);

@@ -70,7 +70,7 @@ pub struct WrittenFile {
 
 /// Writes a parameter file section by section: the verifying key, then `h`, `l`, `a`, `b_g1` and `b_g2`, each with its
 /// count known before its points.
-pub struct SrsWriter {
+pub(crate) struct SrsWriter {
     file: DigestedFile,
     /// Sections begun, `vk.ic` included.
     num_sections: usize,
