@@ -67,6 +67,7 @@ impl R1csShape {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
+        std::fs::create_dir_all(folder)?;
         let file = tempfile::NamedTempFile::new_in(folder)?;
         let mut writer = BufWriter::with_capacity(BUFFER_BYTES, Hashing::new(file));
         codec(u64::MAX).serialize_into(&mut writer, &self.to_out()).map_err(io::Error::other)?;
@@ -241,5 +242,197 @@ impl<W: Write> Write for Hashing<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError as CircuitError};
+
+    /// Inputs and aux variables interleaved, a zero coefficient, coefficients other than 1 and -1.
+    struct Small;
+
+    impl Circuit<Scalar> for Small {
+        fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), CircuitError> {
+            let absent = || Err(CircuitError::AssignmentMissing);
+            let x = cs.alloc(|| "", absent)?;
+            let y = cs.alloc_input(|| "", absent)?;
+            let z = cs.alloc(|| "", absent)?;
+            let three = Scalar::from(3);
+            cs.enforce(|| "", |lc| lc + x + (three, y), |lc| lc + (Scalar::ZERO, x) + z, |lc| lc - z);
+            cs.enforce(|| "", |lc| lc + CS::one(), |lc| lc, |lc| lc + x - y);
+            Ok(())
+        }
+    }
+
+    fn saved() -> (tempfile::TempDir, std::path::PathBuf, R1csShape, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("small.r1cs");
+        let shape = R1csShape::record(Small).unwrap();
+        shape.save(&path).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        (folder, path, shape, bytes)
+    }
+
+    fn refusal(path: &Path, bytes: &[u8]) -> String {
+        std::fs::write(path, bytes).unwrap();
+        match R1csShape::load(path).unwrap_err() {
+            SrsError::ShapeFile { what, .. } => what,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// `body` with its digest, so that only the checks of the content are left.
+    fn with_digest(body: &[u8]) -> Vec<u8> {
+        [body, Sha256::digest(body).as_slice()].concat()
+    }
+
+    #[test]
+    fn recorded_matrices_are_the_circuits() {
+        let shape = R1csShape::record(Small).unwrap();
+        assert_eq!((shape.num_inputs(), shape.num_aux(), shape.num_constraints()), (2, 2, 2));
+        let entries = |matrix| {
+            let mut entries = Vec::new();
+            shape.for_each_entry(matrix, &mut |row, column, coefficient| {
+                entries.push((row, column, *coefficient));
+            });
+            entries
+        };
+        let (one, three) = (Scalar::ONE, Scalar::from(3));
+        // Columns: one, y, x, z. The last two rows are the inputs'.
+        assert_eq!(entries(0), [(0, 1, three), (0, 2, one), (1, 0, one), (2, 0, one), (3, 1, one)]);
+        assert_eq!(entries(1), [(0, 3, one)]);
+        assert_eq!(entries(2), [(0, 3, -one), (1, 1, -one), (1, 2, one)]);
+        assert_eq!(shape.a_aux_density().iter_ones().collect::<Vec<_>>(), [0]);
+        assert_eq!(shape.b_aux_density().iter_ones().collect::<Vec<_>>(), [1]);
+        assert_eq!(shape.b_input_density().count_ones(), 0);
+    }
+
+    #[test]
+    fn digest_is_that_of_the_definition() {
+        let mut hasher = Sha256::new();
+        let u64s = |values: &[u64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
+        let u32s = |values: &[u32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
+        let scalars = |values: &[Scalar]| values.iter().flat_map(Scalar::to_bytes_le).collect::<Vec<_>>();
+        let (one, three) = (Scalar::ONE, Scalar::from(3));
+        hasher.update(u64s(&[2, 2]));
+        hasher.update(u32s(&[0, 2, 3, 4, 5]));
+        hasher.update(u32s(&[1, 2, 0, 0, 1]));
+        hasher.update(scalars(&[three, one, one, one, one]));
+        hasher.update(u32s(&[0, 1, 1, 1, 1]));
+        hasher.update(u32s(&[3]));
+        hasher.update(scalars(&[one]));
+        hasher.update(u32s(&[0, 1, 3, 3, 3]));
+        hasher.update(u32s(&[3, 1, 2]));
+        hasher.update(scalars(&[-one, -one, one]));
+        assert_eq!(R1csShape::record(Small).unwrap().sha256()[..], hasher.finalize()[..]);
+    }
+
+    #[test]
+    fn what_was_saved_is_loaded() {
+        let (_folder, path, shape, _) = saved();
+        assert!(R1csShape::load(&path).unwrap() == shape);
+    }
+
+    #[test]
+    fn a_missing_file_is_an_io_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = R1csShape::load(&folder.path().join("absent")).unwrap_err();
+        assert!(matches!(error, SrsError::Io { .. }), "{error}");
+    }
+
+    #[test]
+    fn any_cut_and_any_flipped_bit_is_refused() {
+        let (_folder, path, _, bytes) = saved();
+        for len in 0..bytes.len() {
+            refusal(&path, &bytes[..len]);
+        }
+        for index in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 1 << (index % 8);
+            refusal(&path, &damaged);
+        }
+        refusal(&path, &[&bytes[..], &[0]].concat());
+    }
+
+    #[test]
+    fn claimed_lengths_beyond_the_file_are_refused_without_allocating() {
+        let (_folder, path, _, bytes) = saved();
+        let mut body = bytes[..bytes.len() - DIGEST_BYTES as usize].to_vec();
+        // The number of coefficients follows the magic and the two numbers of variables.
+        body[24..32].copy_from_slice(&(u64::MAX / 64).to_le_bytes());
+        refusal(&path, &with_digest(&body));
+    }
+
+    #[test]
+    fn a_whole_file_with_impossible_content_is_refused() {
+        let (_folder, path, shape, _) = saved();
+        let refused_after = |change: &dyn Fn(&mut ShapeParts)| {
+            let mut parts = ShapeParts::of(&shape);
+            change(&mut parts);
+            let body = codec(u64::MAX).serialize(&parts.to_out()).unwrap();
+            refusal(&path, &with_digest(&body))
+        };
+        assert_eq!(refused_after(&|p| p.matrices[1].columns[0] = 4), "a column is out of range");
+        assert_eq!(
+            refused_after(&|p| p.matrices[2].coefficients[0] = 3),
+            "a coefficient's index is out of range"
+        );
+        assert_eq!(
+            refused_after(&|p| p.matrices[0].row_starts[1] = 4),
+            "row starts are not rising from zero"
+        );
+        assert_eq!(
+            refused_after(&|p| p.matrices[0].columns.truncate(4)),
+            "number of entries differs from the rows'"
+        );
+        assert_eq!(
+            refused_after(&|p| p.matrices[1].row_starts.push(1)),
+            "matrices have unequal numbers of rows"
+        );
+        assert_eq!(
+            refused_after(&|p| p.matrices[0].row_starts.clear()),
+            "row starts are not rising from zero"
+        );
+        assert_eq!(refused_after(&|p| p.num_inputs = 0), "number of variables out of range");
+        assert_eq!(refused_after(&|p| p.num_aux = u64::MAX), "number of variables out of range");
+        assert_eq!(refused_after(&|p| p.matrices[0].columns[4] = 0), "input rows are missing");
+        assert_eq!(refused_after(&|p| p.coefficients[2] = [0; 32]), "a coefficient is zero");
+        assert_eq!(refused_after(&|p| p.coefficients[2] = [255; 32]), "a coefficient is not canonical");
+        assert_eq!(refused_after(&|p| p.coefficients.swap(0, 1)), "coefficients do not start with 1 and -1");
+    }
+
+    /// A shape taken apart, to be spoiled.
+    struct ShapeParts {
+        num_inputs: u64,
+        num_aux: u64,
+        coefficients: Vec<[u8; 32]>,
+        matrices: [Matrix; 3],
+    }
+
+    impl ShapeParts {
+        fn of(shape: &R1csShape) -> Self {
+            Self {
+                num_inputs: shape.num_inputs() as u64,
+                num_aux: shape.num_aux() as u64,
+                coefficients: shape.coefficients().iter().map(Scalar::to_bytes_le).collect(),
+                matrices: shape.matrices().clone(),
+            }
+        }
+
+        fn to_out(&self) -> ShapeOut<'_> {
+            ShapeOut {
+                magic: MAGIC,
+                num_inputs: self.num_inputs,
+                num_aux: self.num_aux,
+                coefficients: self.coefficients.clone(),
+                matrices: self.matrices.each_ref().map(|matrix| MatrixOut {
+                    row_starts: &matrix.row_starts,
+                    columns: &matrix.columns,
+                    coefficients: &matrix.coefficients,
+                }),
+            }
+        }
     }
 }

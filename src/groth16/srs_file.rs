@@ -12,7 +12,7 @@ mod verdict;
 mod writer;
 
 use std::fs::{File, Metadata};
-use std::io::Cursor;
+use std::io::{Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use self::verdict::Verdict;
 use crate::error::SrsError;
 use crate::groth16::{R1csShape, Srs, VerifyingKey};
 
-pub(crate) use self::point::{RawPoint, BATCH_POINTS};
+pub(crate) use self::point::{invert_each, RawPoint, BATCH_POINTS};
 pub use self::writer::{write_srs, write_vk, SrsWriter, WrittenFile};
 
 /// How far reading or checking has come, in bytes of the file.
@@ -146,22 +146,23 @@ pub fn read_counts(path: &Path) -> Result<SrsCounts, SrsError> {
     Ok(SrsCounts { ic, h, l, a, b_g1, b_g2, file_bytes: metadata.len() })
 }
 
-/// Opens a regular file and takes its metadata from the handle, so that both are of the same file.
+/// Opens a regular file (opening a pipe would wait for a writer) and takes its metadata from the handle, so that both
+/// are of the same file.
 fn open(path: &Path) -> Result<(File, Metadata), SrsError> {
-    let file = File::open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => {
             let circuit = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             SrsError::Missing { circuit, path: path.into() }
         }
         _ => io_error(path, error),
-    })?;
-    let metadata = file.metadata().map_err(|error| io_error(path, error))?;
-    if !metadata.is_file() {
-        return Err(io_error(
-            path,
-            std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"),
-        ));
-    }
+    };
+    let regular = |metadata: Metadata| match metadata.is_file() {
+        true => Ok(metadata),
+        false => Err(io_error(path, std::io::Error::new(ErrorKind::InvalidInput, "not a regular file"))),
+    };
+    regular(std::fs::metadata(path).map_err(failed)?)?;
+    let file = File::open(path).map_err(failed)?;
+    let metadata = regular(file.metadata().map_err(failed)?)?;
     Ok((file, metadata))
 }
 

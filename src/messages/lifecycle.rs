@@ -1,5 +1,7 @@
 //! Supervisor <-> everyone: start, loss, drain.
 
+use std::time::Duration;
+
 use actix::prelude::Message;
 use actix::Recipient;
 
@@ -69,3 +71,30 @@ pub struct ActorDied {
     pub actor: String,
     pub device: Option<DeviceId>,
 }
+
+/// Fact, Supervisor -> Scheduler: a device is out of service. `returns`: whether it will be tried again.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct DeviceWithdrawn {
+    pub device: DeviceId,
+    pub reason: String,
+    pub returns: bool,
+}
+
+/// Command, Supervisor -> Scheduler: the drain time is over; end every job that is left. `Drained` follows.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct EndJobs;
+
+/// Command, Engine -> Supervisor: take nothing new, let what runs finish for `drain` at most, stop everything.
+/// Idempotent; a shorter `drain` counts.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct Shutdown {
+    pub drain: Duration,
+}
+
+/// Command, Supervisor -> Scheduler and Synthesizer: stop. Sent when everything has drained.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct StopActor;

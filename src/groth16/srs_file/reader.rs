@@ -204,3 +204,76 @@ fn decode_chunk<P: RawPoint>(chunk: &[u8], points: &mut [P]) -> Option<(usize, &
     };
     tasks.enumerate().filter_map(decode_task).min_by_key(|(index, _)| *index)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use blst::blst_p1_affine;
+    use blstrs::{G1Affine, G2Affine};
+    use group::prime::PrimeCurveAffine;
+
+    use super::*;
+    use crate::groth16::srs_file::writer::encode_vk;
+
+    /// A file of generators: one input, `num_points` in each query.
+    fn file(num_points: u32) -> Vec<u8> {
+        let (g1, g2) = (G1Affine::generator(), G2Affine::generator());
+        let vk = VerifyingKey {
+            alpha_g1: g1,
+            beta_g1: g1,
+            beta_g2: g2,
+            gamma_g2: g2,
+            delta_g1: g1,
+            delta_g2: g2,
+            ic: vec![g1],
+        };
+        let mut bytes = encode_vk(&vk);
+        for (_, point_bytes) in &layout::SECTIONS[1..] {
+            let point = match *point_bytes {
+                layout::G1_BYTES => g1.to_uncompressed().to_vec(),
+                _ => g2.to_uncompressed().to_vec(),
+            };
+            bytes.extend(num_points.to_be_bytes());
+            bytes.extend(point.repeat(num_points as usize));
+        }
+        bytes
+    }
+
+    #[test]
+    fn sections_longer_than_a_chunk_come_back_whole_and_in_order() {
+        let num_points = CHUNK_BYTES as u32 / 96 + 700;
+        let mut bytes = file(num_points);
+        let reached = std::sync::atomic::AtomicU64::new(0);
+        let progress = |done, _| reached.store(done, std::sync::atomic::Ordering::Relaxed);
+        let reader = SrsReader::new(Cursor::new(&bytes), bytes.len() as u64, Path::new("test"));
+        let (srs, digest) = reader.read(&progress).expect("the file is right");
+        let queries = [&srs.h, &srs.l, &srs.a, &srs.b_g1];
+        assert!(queries.into_iter().all(|query| *query == vec![srs.h[0]; num_points as usize]));
+        assert_eq!(srs.h[0], blst_p1_affine::from_affine(&G1Affine::generator()));
+        assert_eq!(srs.b_g2.len(), num_points as usize);
+        assert_eq!(reached.into_inner(), bytes.len() as u64);
+        assert_eq!(digest, <[u8; 32]>::from(Sha256::digest(&bytes)));
+
+        // Two damaged points in one chunk: the first is named.
+        let h = HEAD_BYTES as usize + 4 + 96 + 4;
+        for index in [num_points as usize - 3, num_points as usize - 600] {
+            bytes[h + index * 96 + 95] ^= 1;
+        }
+        let reader = SrsReader::new(Cursor::new(&bytes), bytes.len() as u64, Path::new("test"));
+        let error = reader.read(&|_, _| ()).expect_err("two points are damaged");
+        assert!(
+            matches!(error, SrsError::Point { section: "h", index, .. } if index == u64::from(num_points) - 600),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_it_is_read_is_an_error() {
+        let bytes = file(100);
+        let shorter = &bytes[..bytes.len() - 1000];
+        let reader = SrsReader::new(Cursor::new(shorter), bytes.len() as u64, Path::new("test"));
+        let error = reader.read(&|_, _| ()).expect_err("the last points are missing");
+        assert!(error.to_string().contains("changed while it was read"), "{error}");
+    }
+}

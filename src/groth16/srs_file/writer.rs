@@ -158,7 +158,7 @@ fn write_query<P: RawPoint>(writer: &mut SrsWriter, query: &[P]) -> Result<(), S
     query.chunks(1 << 13).try_for_each(|points| writer.write_points(points))
 }
 
-fn encode_vk(vk: &VerifyingKey) -> Vec<u8> {
+pub(super) fn encode_vk(vk: &VerifyingKey) -> Vec<u8> {
     let num_inputs = u32::try_from(vk.ic.len()).expect("the format counts inputs in 32 bits");
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&vk.alpha_g1.to_uncompressed());
