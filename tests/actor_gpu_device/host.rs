@@ -26,7 +26,7 @@ fn b35_the_host_proves_tiny_and_odd_sizes_after_a_known_answer() {
 #[test]
 fn the_host_gives_a_cancelled_partition_up() {
     on_arbiter(async {
-        let fixture = Fixture::new("large", 2_000);
+        let fixture = Fixture::new("large", 600);
         let config = CpuConfig { num_lanes: 2, memory_bytes: 1 << 30, num_threads: Some(1) };
         let spawner = FactorySpawner::boxed(CpuFactory::new(config));
         let mut rig = DeviceRig::ready(&spawner, DeviceConfig::default()).await;
