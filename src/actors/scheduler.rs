@@ -15,10 +15,13 @@
 
 mod devices;
 mod flow;
-mod handlers;
+mod intake;
 mod job;
+mod lifecycle;
 mod outcome;
+mod results;
 mod snapshot;
+mod synthesis;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -49,6 +52,7 @@ pub struct SchedulerConfig {
     pub max_attempts: u32,
     pub retained_results: usize,
     pub host_memory_budget_bytes: u64,
+    pub circuit_memory_budget_bytes: u64,
     /// Witnesses being made at a time: the Synthesizer's threads. More would only take the order out of our hands.
     pub max_synthesizing: usize,
     pub queue: QueuePolicy,
@@ -57,8 +61,14 @@ pub struct SchedulerConfig {
 
 /// A circuit in host memory, or on its way there.
 enum Circuit {
-    Loading { source: SrsSource },
-    Ready(Arc<PreparedCircuit>),
+    Loading {
+        source: SrsSource,
+    },
+    Ready {
+        circuit: Arc<PreparedCircuit>,
+        /// When a job of it last came in or ended.
+        used_at: Duration,
+    },
 }
 
 /// A job that has ended, kept so that the same request attaches to it.

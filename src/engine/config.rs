@@ -10,7 +10,7 @@ use crate::actors::scheduler::SchedulerConfig;
 use crate::actors::supervisor::{RestartPolicy, SupervisorConfig};
 use crate::actors::synthesizer::SynthesizerConfig;
 use crate::actors::ArbiterLayout;
-use crate::backend::cpu::{CpuConfig, CpuFactory};
+use crate::backend::cpu::{host_memory_bytes, CpuConfig, CpuFactory};
 use crate::backend::sim::{SimConfig, SimFactory};
 use crate::ids::DeviceId;
 use crate::policy::health::HealthPolicy;
@@ -75,6 +75,9 @@ pub struct EngineConfig {
     /// Bytes of host memory that witnesses and their row values may take at a time. Too low: devices wait for
     /// witnesses (one partition is always let through). Too high: the host swaps.
     pub host_memory_budget_bytes: u64,
+    /// Bytes of host memory that circuits (shape and SRS) may take; idle ones are let go when more are loaded. Too
+    /// low: parameter files are read again and again. Circuits in use are never let go.
+    pub circuit_memory_budget_bytes: u64,
     /// Jobs that may wait or run at a time; one more is refused, unless it is CRITICAL.
     pub max_queued_jobs: usize,
     /// How often one partition is given to a device before its job fails. At least 1.
@@ -110,6 +113,7 @@ impl Default for EngineConfig {
             shape_cache_dir: None,
             verdict_dir: None,
             host_memory_budget_bytes: 8 << 30,
+            circuit_memory_budget_bytes: host_memory_bytes() / 2,
             max_queued_jobs: 256,
             max_attempts: 3,
             synthesis_threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -136,6 +140,7 @@ impl EngineConfig {
             max_attempts: self.max_attempts,
             retained_results: self.retained_results,
             host_memory_budget_bytes: self.host_memory_budget_bytes,
+            circuit_memory_budget_bytes: self.circuit_memory_budget_bytes,
             max_synthesizing: self.synthesis_threads.max(1),
             queue: QueuePolicy { aging_step: self.aging_step, affinity_limit: self.affinity_limit },
             health: HealthPolicy {

@@ -54,32 +54,32 @@ fn assert_dense(num_bases: usize, density: &Density, scalars: &[Scalar]) {
 /// As many scalars as bases; a part at a time, to bound the copies of scalars.
 fn sum_g1<'s>(bases: &[blst_p1_affine], mut scalars: impl Iterator<Item = &'s Scalar>) -> G1Projective {
     let sum_of_part = |points: &[blst_p1_affine]| {
-        let terms = Terms::new(scalars.by_ref().take(points.len()));
+        let terms = Terms::new(scalars.by_ref(), points.len());
         let decode = |base: &blst_p1_affine| Coordinates { x: base.x.into(), y: base.y.into() };
         let encode = |point: Coordinates<_>| G1Affine::from_raw_unchecked(point.x, point.y, false);
-        Bases { points, decode, encode, limb: limb_of_fp }.sum(&terms)
+        Bases { points, decode, encode, digest: digest_of_fp }.sum(&terms)
     };
     bases.chunks(Terms::MAX_LEN).map(sum_of_part).sum()
 }
 
 fn sum_g2<'s>(bases: &[blst_p2_affine], mut scalars: impl Iterator<Item = &'s Scalar>) -> G2Projective {
     let sum_of_part = |points: &[blst_p2_affine]| {
-        let terms = Terms::new(scalars.by_ref().take(points.len()));
+        let terms = Terms::new(scalars.by_ref(), points.len());
         let decode = |base: &blst_p2_affine| Coordinates { x: base.x.into(), y: base.y.into() };
         let encode = |point: Coordinates<_>| G2Affine::from_raw_unchecked(point.x, point.y, false);
-        Bases { points, decode, encode, limb: limb_of_fp2 }.sum(&terms)
+        Bases { points, decode, encode, digest: digest_of_fp2 }.sum(&terms)
     };
     bases.chunks(Terms::MAX_LEN).map(sum_of_part).sum()
 }
 
 #[inline(always)]
-fn limb_of_fp<F: Copy + Into<blst_fp>>(coordinate: &F) -> u64 {
+fn digest_of_fp<F: Copy + Into<blst_fp>>(coordinate: &F) -> u64 {
     let limbs = (*coordinate).into().l;
     limbs[0] ^ limbs[5]
 }
 
 #[inline(always)]
-fn limb_of_fp2<F: Copy + Into<blst_fp2>>(coordinate: &F) -> u64 {
+fn digest_of_fp2<F: Copy + Into<blst_fp2>>(coordinate: &F) -> u64 {
     let [c0, c1] = (*coordinate).into().fp;
     c0.l[0] ^ c1.l[5]
 }

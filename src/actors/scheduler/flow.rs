@@ -52,8 +52,14 @@ impl Scheduler {
 
     /// Asks the Synthesizer for a circuit, unless it has it or was asked.
     pub(super) fn ensure_circuit(&mut self, workload: &Arc<dyn Workload>, span: &tracing::Span) {
-        if self.circuits.contains_key(workload.circuit()) {
-            return;
+        let now = self.now();
+        match self.circuits.get_mut(workload.circuit()) {
+            Some(Circuit::Ready { used_at, .. }) => {
+                *used_at = now;
+                return;
+            }
+            Some(Circuit::Loading { .. }) => return,
+            None => {}
         }
         self.circuits.insert(workload.circuit().clone(), Circuit::Loading { source: workload.srs() });
         if let Some(synthesizer) = &self.synthesizer {
@@ -63,9 +69,35 @@ impl Scheduler {
         }
     }
 
+    /// Lets circuits go that no job uses, least recently used first, until the rest fits its budget.
+    pub(super) fn evict_idle_circuits(&mut self) {
+        let limit_bytes = self.config.circuit_memory_budget_bytes;
+        loop {
+            let ready = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
+                Circuit::Ready { circuit, used_at } => Some((id, circuit.num_bytes, *used_at)),
+                Circuit::Loading { .. } => None,
+            });
+            let (mut total_bytes, mut oldest) = (0, None);
+            for (id, num_bytes, used_at) in ready {
+                total_bytes += num_bytes;
+                let is_older = oldest.as_ref().is_none_or(|(at, _)| used_at < *at);
+                if is_older && !self.jobs.values().any(|job| job.circuit() == id) {
+                    oldest = Some((used_at, id.clone()));
+                }
+            }
+            match oldest {
+                Some((_, id)) if total_bytes > limit_bytes => {
+                    tracing::info!(circuit = %id, total_bytes, limit_bytes, "idle circuit is let go");
+                    self.circuits.remove(&id);
+                }
+                _ => return,
+            }
+        }
+    }
+
     pub(super) fn prepared(&self, job: JobId) -> Option<Arc<PreparedCircuit>> {
         match self.circuits.get(self.jobs.get(&job)?.circuit()) {
-            Some(Circuit::Ready(circuit)) => Some(Arc::clone(circuit)),
+            Some(Circuit::Ready { circuit, .. }) => Some(Arc::clone(circuit)),
             _ => None,
         }
     }
@@ -119,7 +151,7 @@ impl Scheduler {
         for &(job, partition) in list {
             let entry = &self.jobs[&job];
             let possible = if without_witness {
-                matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready(_)))
+                matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready { .. }))
             } else {
                 matches!(self.choose(job, partition, now), Choice::Device(_))
             };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::devices::Service;
 use super::job::{Job, Partition, PartitionState};
-use super::{EndedJob, Scheduler};
+use super::{Circuit, EndedJob, Scheduler};
 use crate::error::{DeviceError, EngineError, ErrorClass};
 use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, ProofOutcome};
@@ -33,7 +33,12 @@ impl Scheduler {
         drop(entered);
         job.tell(&JobEvent::Finished(result.clone()));
         job.result.send_replace(Some(result.clone()));
+        let now = self.now();
+        if let Some(Circuit::Ready { used_at, .. }) = self.circuits.get_mut(job.circuit()) {
+            *used_at = now;
+        }
         self.retain(id, job, result);
+        self.evict_idle_circuits();
     }
 
     fn let_go(&mut self, job: &Job) {

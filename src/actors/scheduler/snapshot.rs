@@ -85,7 +85,7 @@ impl Scheduler {
             .map(|(id, circuit)| {
                 let (state, num_bytes) = match circuit {
                     Circuit::Loading { .. } => ("loading", 0),
-                    Circuit::Ready(circuit) => ("ready", circuit.num_bytes),
+                    Circuit::Ready { circuit, .. } => ("ready", circuit.num_bytes),
                 };
                 CircuitStatus { circuit: id.to_string(), state: state.to_owned(), num_bytes }
             })
