@@ -91,7 +91,7 @@ fn read(args: &ProveArgs) -> Result<(Vec<Task>, Vec<BadJob>), Failure> {
         match job {
             Ok(job) => tasks.push(task(job, args)?),
             Err(job) if job.failure.code == EXIT_USAGE => return Err(job.failure),
-            Err(job) => bad.push(job),
+            Err(job) => bad.push(*job),
         }
     }
     Ok((tasks, bad))
