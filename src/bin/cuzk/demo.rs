@@ -41,9 +41,9 @@ pub fn run(args: &DemoArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     let start = Instant::now();
     let dir = args.params.clone().unwrap_or_else(|| config.cache_dir().join("demo-params"));
     let mut config = config.clone();
-    config.srs.params_dir = dir.display().to_string();
     config.gpus.devices = args.device.choice(&config);
-    let engine_config = config.engine_config()?;
+    let mut engine_config = config.engine_config()?;
+    engine_config.params_dir.clone_from(&dir);
     let interrupts = Interrupts::install()?;
     let examples: Vec<&Example> = EXAMPLES.iter().filter(|example| args.all || !example.is_large).collect();
     let unpacked = tempfile::tempdir()

@@ -50,13 +50,9 @@ pub struct BadJob {
 }
 
 /// The jobs of `path`, each read on its own: one that cannot be read leaves the others to be proved.
-pub fn read_jobs(path: &Path, c1: C1Options) -> Vec<Result<Job, BadJob>> {
-    let bad = |failure: Failure| {
-        let failure = failure.in_file(&path.display().to_string());
-        vec![Err(BadJob { file: path.to_owned(), request: 0, circuit: None, failure })]
-    };
+pub fn read_jobs(path: &Path, c1: C1Options) -> Vec<Result<Job, Box<BadJob>>> {
     match recognise(path) {
-        Err(failure) => bad(failure),
+        Err(failure) => vec![Err(bad_job(path, 0, None, failure))],
         Ok(Form::Manifest(manifest)) => manifest_jobs(path, &manifest),
         Ok(Form::Request) => vec![request_job(path).map_err(|failure| bad_job(path, 0, None, failure))],
         Ok(Form::C1 { bytes, is_wrapped }) => {
@@ -65,9 +61,9 @@ pub fn read_jobs(path: &Path, c1: C1Options) -> Vec<Result<Job, BadJob>> {
     }
 }
 
-fn bad_job(path: &Path, request: usize, circuit: Option<String>, failure: Failure) -> BadJob {
+fn bad_job(path: &Path, request: usize, circuit: Option<String>, failure: Failure) -> Box<BadJob> {
     let failure = failure.in_file(&path.display().to_string());
-    BadJob { file: path.to_owned(), request, circuit, failure }
+    Box::new(BadJob { file: path.to_owned(), request, circuit, failure })
 }
 
 enum Form {
@@ -112,7 +108,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or_else(|| Path::new(""))
 }
 
-fn manifest_jobs(path: &Path, manifest: &Manifest) -> Vec<Result<Job, BadJob>> {
+fn manifest_jobs(path: &Path, manifest: &Manifest) -> Vec<Result<Job, Box<BadJob>>> {
     let circuit = manifest.circuit_spec().ok().map(|spec| spec.to_string());
     if manifest.requests.is_empty() {
         let failure = Failure::input("requests", "requests: is empty, nothing to prove");

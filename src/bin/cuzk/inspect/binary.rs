@@ -74,7 +74,7 @@ fn parameter_file(counts: &SrsCounts) -> Finding {
 }
 
 fn proofs(bytes: &[u8]) -> Option<Finding> {
-    if bytes.is_empty() || bytes.len() % PROOF_BYTES != 0 {
+    if bytes.is_empty() || !bytes.len().is_multiple_of(PROOF_BYTES) {
         return None;
     }
     let all_valid = bytes.chunks(PROOF_BYTES).all(|chunk| Proof::from_bytes(chunk).is_ok());
