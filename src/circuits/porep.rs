@@ -331,7 +331,7 @@ impl Workload for PorepJob {
         let proofs = partition_of(&self.partitions, partition)?;
         let circuit = <Compound as CompoundProof<Scheme, _>>::circuit(
             &self.inputs,
-            Default::default(),
+            (),
             proofs,
             &self.params.vanilla_params,
             Some(partition.0 as usize),

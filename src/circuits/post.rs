@@ -100,8 +100,11 @@ fn check_num_sectors(request: &FilecoinRequest, config: &PoStConfig) -> Result<(
     if (1..=most).contains(&has) {
         return Ok(());
     }
-    let what = format!("needs 1 to {most} (one per sector of a partition), has {has}");
-    Err(request.field_error("vanilla_proofs", what))
+    let needs = match config.typ {
+        PoStType::Winning => "1 (the challenged sector's)".into(),
+        PoStType::Window => format!("1 to {most} (one per sector of the partition)"),
+    };
+    Err(request.field_error("vanilla_proofs", format!("needs {needs}, has {has}")))
 }
 
 /// Verifiers put the sectors in rising order, each once (filecoin-proofs-api `post.rs`: a `BTreeMap`), so a proof

@@ -250,14 +250,9 @@ impl Workload for SnapJob {
     fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
         let proof = partition_of(&self.partitions, partition)?;
         let number = Some(partition.0 as usize);
-        let circuit = <Compound as CompoundProof<Scheme, _>>::circuit(
-            &self.inputs,
-            Default::default(),
-            proof,
-            &self.params,
-            number,
-        )
-        .map_err(refused)?;
+        let circuit =
+            <Compound as CompoundProof<Scheme, _>>::circuit(&self.inputs, (), proof, &self.params, number)
+                .map_err(refused)?;
         Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
     }
 

@@ -92,3 +92,31 @@ pub fn shape(circuit: &str) -> Arc<R1csShape> {
     };
     cell.get_or_init(|| Arc::new(CircuitSpec::by_id(circuit).unwrap().record_shape().unwrap())).clone()
 }
+
+/// The request must be refused with all `parts` in the message.
+pub fn assert_refused(request: FilecoinRequest, parts: &[&str]) -> RequestError {
+    let error = refusal(request);
+    let text = error.to_string();
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in {text:?}");
+    }
+    error
+}
+
+/// The request with a change to one of its `vanilla_proofs`.
+pub fn changed(request: FilecoinRequest, proof: usize, change: impl FnOnce(&mut Vec<u8>)) -> FilecoinRequest {
+    let mut request = request;
+    change(&mut request.vanilla_proofs[proof]);
+    request
+}
+
+/// Writes a bincode number.
+pub fn put(bytes: &mut [u8], at: usize, number: u64) {
+    bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+}
+
+/// A Merkle path in bincode: a tag, root and leaf before its levels.
+pub const LEVELS: usize = 76;
+
+/// A level of a replica tree's path: a count, seven siblings, an index.
+pub const LEVEL_BYTES: usize = 240;
