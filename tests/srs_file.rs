@@ -477,3 +477,15 @@ fn b36_a_damaged_verdict_is_none_and_is_replaced() {
     let blocked = ReadOptions { expected_sha256: None, verdict_dir: Some(verdict.join("below a file")) };
     assert!(!read(&fixture.path, &blocked).unwrap().reused_verdict);
 }
+#[test]
+fn zz_make_seeds() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+    let f = Fixture::new(3, 3);
+    std::fs::write(corpus.join("srs_file/three-squarings.params"), &f.bytes).unwrap();
+    let end = f.sections()[7].1 - 4;
+    std::fs::write(corpus.join("srs_file/three-squarings.vk"), &f.bytes[..end]).unwrap();
+    let p = f.dir.path().join("s");
+    f.shape.save(&p).unwrap();
+    let b = std::fs::read(p).unwrap();
+    std::fs::write(corpus.join("shape_file/three-squarings"), &b[..b.len() - 32]).unwrap();
+}

@@ -2,7 +2,7 @@
 //! tables and streamed to the file. Anyone can forge proofs for them.
 //!
 //! bellperson keeps every point in projective and affine form and multiplies by wNAF; here a point is a few additions
-//! from tables (`generate/fixed_base.rs`), normalised in batches and written at once. Only the scalars stay in memory:
+//! from tables (`generate/fixed_base.rs`) and is written at once. Only the scalars stay in memory:
 //! 96 B per variable (`generate/setup.rs`).
 
 mod fixed_base;
@@ -32,7 +32,7 @@ pub struct Generated {
 /// Makes parameters for `shape` from `rng` (drawn as bellperson does) and writes the parameter file and the `.vk`
 /// file, both atomically, the `.vk` file first. `progress(done, total)` counts points.
 ///
-/// Cost: 16 mixed additions per point; PoRep 2 KiB (10.2 million points of G1, 0.7 of G2) some two minutes of one core,
+/// Cost: 16 additions per point; PoRep 2 KiB (10.2 million points of G1, 0.7 of G2) some two minutes of one core,
 /// and 0.8 GB of memory.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ use self::verdict::Verdict;
 use crate::error::SrsError;
 use crate::groth16::{R1csShape, Srs, VerifyingKey};
 
-pub(crate) use self::point::{RawPoint, BATCH_POINTS};
+pub(crate) use self::point::{invert_each, RawPoint, BATCH_POINTS};
 pub use self::writer::{write_srs, write_vk, SrsWriter, WrittenFile};
 
 /// How far reading or checking has come, in bytes of the file.

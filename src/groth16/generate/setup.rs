@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use super::refused;
 use crate::error::SrsError;
+use crate::groth16::srs_file::invert_each;
 use crate::groth16::R1csShape;
 
 /// Scalars made and multiplied at a time.
@@ -162,28 +163,11 @@ fn lagrange_at(tau: Scalar, vanishing: Scalar, domain_log2: u32, num_rows: usize
             numerators.push(root);
             root *= omega;
         }
-        invert_all(values);
+        invert_each(values);
         let factor = vanishing * size_inverse;
         values.iter_mut().zip(numerators).for_each(|(value, numerator)| *value *= numerator * factor);
     });
     values
-}
-
-/// Montgomery's trick; no value may be zero.
-fn invert_all(values: &mut [Scalar]) {
-    let mut products = Vec::with_capacity(values.len());
-    let mut product = Scalar::ONE;
-    for value in values.iter() {
-        products.push(product);
-        product *= value;
-    }
-    let mut inverse =
-        Option::<Scalar>::from(product.invert()).expect("tau is not in the domain, as was checked");
-    for (value, before) in values.iter_mut().zip(products).rev() {
-        let this = inverse * before;
-        inverse *= *value;
-        *value = this;
-    }
 }
 
 /// Each variable's polynomial at tau: `sum over rows of entry(row, variable) · L_row(tau)`.

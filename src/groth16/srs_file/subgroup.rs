@@ -304,6 +304,20 @@ mod tests {
     }
 
     #[test]
+    fn additions_that_share_an_inversion_are_right_for_every_pair() {
+        let g1 = multiples::<blst_p1_affine>(5);
+        let mut points: Vec<G1Affine> = g1.iter().map(|point| point.to_affine()).collect();
+        points.extend([-points[0], -points[3], G1Affine::identity()]);
+        let pairs: Vec<_> = points.iter().flat_map(|left| points.iter().map(move |right| (*left, *right))).collect();
+        let (mut sums, addends): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+        blst_p1_affine::add_each(&mut sums, &addends);
+        for (sum, (left, right)) in sums.into_iter().zip(pairs) {
+            assert_eq!(sum, (G1Projective::from(left) + right).to_affine());
+        }
+        blst_p1_affine::add_each(&mut [], &[]);
+    }
+
+    #[test]
     fn batched_sums_are_right_for_equal_and_opposite_points() {
         let g1 = multiples::<blst_p1_affine>(40);
         let sum: G1Projective = g1.iter().map(|point| G1Projective::from(point.to_affine())).sum();
