@@ -1,6 +1,6 @@
 //! The QAP's evaluation domain: NTT and the quotient.
 //!
-//! Both transforms here use one table of `ω^brv(b)`, `b < n/2`, in bit-reversed order, read front to back, and leave
+//! Both transforms here use one table of `-ω^brv(b)`, `b < n/2`, in bit-reversed order, read front to back, and leave
 //! the data where it is: [`to_bit_reversed`] takes natural order to bit-reversed, [`from_bit_reversed`], its
 //! transpose, takes bit-reversed order to natural. A pair of them needs no permutation between. Neither has an
 //! inverse twin: with the same `ω`, the inverse transform is the transform read at negated indices
@@ -95,10 +95,10 @@ fn bit_reverse(index: usize, bits: u32) -> usize {
     }
 }
 
-/// `[base^brv(i)]` for `i < 2^bits`, `brv` in `bits` bits.
-fn bit_reversed_powers(base: Scalar, bits: u32) -> Vec<Scalar> {
+/// `[factor · base^brv(i)]` for `i < 2^bits`, `brv` in `bits` bits.
+fn bit_reversed_powers(factor: Scalar, base: Scalar, bits: u32) -> Vec<Scalar> {
     let mut powers = Vec::with_capacity(1 << bits);
-    powers.push(Scalar::ONE);
+    powers.push(factor);
     for bit in (0..bits).rev() {
         // Entries from 2^k on have bit k set, which is bit `bits - 1 - k` of the exponent.
         let step = base.pow_vartime([1u64 << bit]);
@@ -111,7 +111,7 @@ fn bit_reversed_powers(base: Scalar, bits: u32) -> Vec<Scalar> {
 
 /// The table of a transform of length `2^log2`; its first half is that of a transform half as long.
 fn twiddles(log2: u32) -> Vec<Scalar> {
-    bit_reversed_powers(root_of_unity(log2), log2.saturating_sub(1))
+    bit_reversed_powers(-Scalar::ONE, root_of_unity(log2), log2.saturating_sub(1))
 }
 
 /// `X_k = Σ_j x_j ω^jk`, natural order in, bit-reversed order out (Cooley-Tukey).
@@ -121,20 +121,18 @@ fn to_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
     if len <= SERIAL_LEN {
         return to_bit_reversed_serial(values, block, twiddles);
     }
-    let (w, w_even, w_odd) = (twiddles[block], twiddles[2 * block], twiddles[2 * block + 1]);
+    let (w, w_even, w_odd) = (&twiddles[block], &twiddles[2 * block], &twiddles[2 * block + 1]);
     for_each_in_quarters(values, |x0, x1, x2, x3| {
-        if block != 0 {
-            *x2 *= w;
-            *x3 *= w;
+        if block == 0 {
+            butterfly(x0, x2);
+            butterfly(x1, x3);
+            butterfly(x0, x1);
+        } else {
+            scale_then_add(x0, x2, w);
+            scale_then_add(x1, x3, w);
+            scale_then_add(x0, x1, w_even);
         }
-        butterfly(x0, x2);
-        butterfly(x1, x3);
-        if block != 0 {
-            *x1 *= w_even;
-        }
-        *x3 *= w_odd;
-        butterfly(x0, x1);
-        butterfly(x2, x3);
+        scale_then_add(x2, x3, w_odd);
     });
     values
         .par_chunks_exact_mut(len / 4)
@@ -152,11 +150,8 @@ fn to_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Scala
             match first_block + offset {
                 0 => pairs.for_each(|(x, y)| butterfly(x, y)),
                 block => {
-                    let w = twiddles[block];
-                    pairs.for_each(|(x, y)| {
-                        *y *= w;
-                        butterfly(x, y);
-                    });
+                    let w = &twiddles[block];
+                    pairs.for_each(|(x, y)| scale_then_add(x, y, w));
                 }
             }
         }
@@ -176,19 +171,17 @@ fn from_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
         .par_chunks_exact_mut(len / 4)
         .enumerate()
         .for_each(|(quarter, values)| from_bit_reversed(values, 4 * block + quarter, twiddles));
-    let (w, w_even, w_odd) = (twiddles[block], twiddles[2 * block], twiddles[2 * block + 1]);
+    let (w, w_even, w_odd) = (&twiddles[block], &twiddles[2 * block], &twiddles[2 * block + 1]);
     for_each_in_quarters(values, |x0, x1, x2, x3| {
-        butterfly(x0, x1);
-        butterfly(x2, x3);
-        *x3 *= w_odd;
-        if block != 0 {
-            *x1 *= w_even;
-        }
-        butterfly(x0, x2);
-        butterfly(x1, x3);
-        if block != 0 {
-            *x2 *= w;
-            *x3 *= w;
+        add_then_scale(x2, x3, w_odd);
+        if block == 0 {
+            butterfly(x0, x1);
+            butterfly(x0, x2);
+            butterfly(x1, x3);
+        } else {
+            add_then_scale(x0, x1, w_even);
+            add_then_scale(x0, x2, w);
+            add_then_scale(x1, x3, w);
         }
     });
 }
@@ -204,16 +197,34 @@ fn from_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Sca
             match first_block + offset {
                 0 => pairs.for_each(|(x, y)| butterfly(x, y)),
                 block => {
-                    let w = twiddles[block];
-                    pairs.for_each(|(x, y)| {
-                        butterfly(x, y);
-                        *y *= w;
-                    });
+                    let w = &twiddles[block];
+                    pairs.for_each(|(x, y)| add_then_scale(x, y, w));
                 }
             }
         }
         len *= 2;
     }
+}
+
+/// `(x + wy, x - wy)`, given `-w`.
+///
+/// With the sign in the table, every result is made in place. One that is copied right after blst has written it, limb
+/// by limb, stalls the copy's wider loads.
+#[inline(always)]
+fn scale_then_add(x: &mut Scalar, y: &mut Scalar, minus_w: &Scalar) {
+    *y *= minus_w;
+    let x_before = *x;
+    *x -= &*y;
+    *y += &x_before;
+}
+
+/// `(x + y, w(x - y))`, given `-w`.
+#[inline(always)]
+fn add_then_scale(x: &mut Scalar, y: &mut Scalar, minus_w: &Scalar) {
+    let x_before = *x;
+    *x += &*y;
+    *y -= &x_before;
+    *y *= minus_w;
 }
 
 /// `(x + y, x - y)`.
@@ -255,8 +266,8 @@ fn shift_to_coset(a: &mut [Scalar], b: &mut [Scalar], domain_log2: u32) {
     let high_bits = domain_log2 - low_bits;
     let g_inverse = coset_generator(domain_log2).invert().expect("a root of unity is not zero");
     // brv(p) = brv(low part) · 2^high_bits + brv(high part): two short tables instead of one of length n.
-    let low_powers = bit_reversed_powers(g_inverse.pow_vartime([1u64 << high_bits]), low_bits);
-    let high_powers = bit_reversed_powers(g_inverse, high_bits);
+    let low_powers = bit_reversed_powers(Scalar::ONE, g_inverse.pow_vartime([1u64 << high_bits]), low_bits);
+    let high_powers = bit_reversed_powers(Scalar::ONE, g_inverse, high_bits);
     a.par_chunks_exact_mut(1 << low_bits)
         .zip(b.par_chunks_exact_mut(1 << low_bits))
         .zip(&high_powers)

@@ -17,6 +17,7 @@ pub mod density;
 pub mod domain;
 pub mod generate;
 pub mod msm;
+mod pippenger;
 pub mod proof;
 pub mod prover;
 pub mod shape;
