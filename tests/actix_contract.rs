@@ -721,12 +721,15 @@ fn neither_run_nor_block_on_waits_for_arbiters() {
         arbiter.spawn_fn(move || alive.send(()).expect("the test listens"));
         is_alive.recv().expect("block_on has ended, the arbiter has not");
 
+        let (begin, begun) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let (end, ended) = mpsc::channel();
         arbiter.spawn_fn(move || {
+            begin.send(()).expect("the test listens");
             released.recv().expect("the test releases it");
             end.send(()).expect("the test listens");
         });
+        begun.recv().expect("the arbiter is busy from now on");
         System::current().stop();
         system.run().expect("it was stopped");
         assert!(ended.try_recv().is_err(), "run has returned while the arbiter was busy");

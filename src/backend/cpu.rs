@@ -128,7 +128,7 @@ enum Command {
 }
 
 enum Report {
-    Done { lane: LaneIndex, stage: Stage, elapsed: Duration, finished: Option<FinishedProof> },
+    Done { lane: LaneIndex, stage: Stage, elapsed: Duration, finished: Option<Box<FinishedProof>> },
     Failed { lane: LaneIndex, stage: Stage, error: DeviceError },
     Aborted { lane: LaneIndex },
 }
@@ -190,7 +190,7 @@ impl CpuBackend {
     fn take_in(&mut self, report: Report) -> Option<BackendEvent> {
         match report {
             Report::Done { lane, stage, elapsed, finished } => {
-                self.lanes[lane.0 as usize].finished = finished;
+                self.lanes[lane.0 as usize].finished = finished.map(|finished| *finished);
                 Some(BackendEvent::StageDone { lane, stage, elapsed })
             }
             Report::Failed { lane, stage, error } => {
@@ -361,7 +361,7 @@ impl Worker {
             Ok(Ok(())) => {
                 let finished = steps
                     .take_proof()
-                    .map(|proof| FinishedProof { proof, memory_peak_bytes: steps.peak_bytes() });
+                    .map(|proof| Box::new(FinishedProof { proof, memory_peak_bytes: steps.peak_bytes() }));
                 let is_last = finished.is_some();
                 self.hold((!is_last).then_some((at, steps)));
                 self.tell(Report::Done { lane, stage, elapsed: begun.elapsed(), finished });

@@ -110,7 +110,7 @@ impl ProofSteps {
             self.evaluations.take().ok_or_else(|| self.missing(Stage::Quotient, "row values"))?;
         let domain_log2 = self.work.shape.domain_log2();
         // The row values grow to the domain's size in place.
-        self.note_memory(self.work.assignment.num_bytes() + (3 * SCALAR_BYTES << domain_log2));
+        self.note_memory(self.work.assignment.num_bytes() + ((3 * SCALAR_BYTES) << domain_log2));
         self.quotient = Some(quotient(evaluations, domain_log2));
         Ok(())
     }

@@ -50,7 +50,8 @@ pub struct ResidencyChanged {
     pub resident: bool,
 }
 
-/// Command: take no new work, finish what runs, answer [`Drained`], stop. Idempotent.
+/// Command: take no new work, finish what runs, answer [`Drained`], stop. Idempotent. An actor that has died or has
+/// reported its device lost answers nothing.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct Drain;

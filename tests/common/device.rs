@@ -18,6 +18,7 @@ use super::probe::{probe_all, ProbeHandle};
 
 /// Everything a device says, in the order it says it.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a test holds a few dozen of them")]
 pub enum Fact {
     Ready(DeviceReady),
     Proved(PartitionProved),

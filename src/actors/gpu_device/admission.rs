@@ -74,7 +74,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         // Whoever came first gets the next memory, else a large plan could wait for ever behind small ones.
         let queues_behind = self.lanes.waiting().iter().any(|&other| self.goes_first(other, &job));
         if queues_behind {
-            self.lanes.wait(lane, job);
+            self.lanes.wait(lane, Box::new(job));
             return;
         }
         self.place_now(lane, job, ctx);
@@ -92,7 +92,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
     fn place_now(&mut self, lane: LaneIndex, job: Job, ctx: &mut Context<Self>) {
         match self.fit(&job) {
             Fit::Now { plan, grant } => self.begin(lane, job, plan, grant, ctx),
-            Fit::Later => self.lanes.wait(lane, job),
+            Fit::Later => self.lanes.wait(lane, Box::new(job)),
             Fit::Never(error) => self.give_up(job, error, ctx),
         }
     }
@@ -115,8 +115,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 continue;
             };
             match self.fit(&job) {
-                Fit::Now { plan, grant } => self.begin(lane, job, plan, grant, ctx),
-                Fit::Never(error) => self.give_up(job, error, ctx),
+                Fit::Now { plan, grant } => self.begin(lane, *job, plan, grant, ctx),
+                Fit::Never(error) => self.give_up(*job, error, ctx),
                 Fit::Later => {
                     *self.lanes.hold_mut(lane) = Hold::Waiting { job, arrival };
                     return;

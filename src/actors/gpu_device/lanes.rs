@@ -20,7 +20,7 @@ pub enum Origin {
     /// The Scheduler. The credit goes back when this is dropped.
     Scheduler { cancel: CancelFlag, _credit: LaneCredit },
     /// The actor itself, before it reports ready: the proof must be this one.
-    SelfTest { expected: Proof },
+    SelfTest { expected: Box<Proof> },
 }
 
 /// One partition, as the actor keeps it until its answer: all that is needed to begin it again.
@@ -163,7 +163,7 @@ pub enum Hold {
     Empty,
     /// Accepted; its plan does not fit beside what runs now.
     Waiting {
-        job: Job,
+        job: Box<Job>,
         arrival: u64,
     },
     Running(Box<Running>),
@@ -224,7 +224,7 @@ impl Lanes {
     }
 
     /// Keeps `job` in its empty lane until there is memory.
-    pub fn wait(&mut self, index: LaneIndex, job: Job) {
+    pub fn wait(&mut self, index: LaneIndex, job: Box<Job>) {
         self.num_arrivals += 1;
         let arrival = self.num_arrivals;
         *self.hold_mut(index) = Hold::Waiting { job, arrival };
@@ -286,7 +286,7 @@ impl Lanes {
             .iter_mut()
             .filter_map(|lane| match std::mem::take(&mut lane.hold) {
                 Hold::Empty => None,
-                Hold::Waiting { job, .. } => Some(job),
+                Hold::Waiting { job, .. } => Some(*job),
                 Hold::Running(running) => Some(running.job),
             })
             .collect()

@@ -160,7 +160,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
     fn begin_self_test(&mut self, ctx: &mut Context<Self>) {
         self.phase = Phase::Testing;
         let answer = KnownAnswer::get();
-        let origin = Origin::SelfTest { expected: answer.proof().clone() };
+        let origin = Origin::SelfTest { expected: Box::new(answer.proof().clone()) };
         let job = Job::new(answer.work(self.id.clone()), Priority::High, origin, tracing::Span::none());
         let lane = self.lanes.empty_lane(LaneKind::Normal).expect("a backend has a normal lane");
         self.place(lane, job, ctx);

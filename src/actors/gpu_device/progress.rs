@@ -117,7 +117,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(Released { job, plan, timings }) = self.release(lane) else { return };
         match &job.origin {
             Origin::SelfTest { expected } => {
-                let is_right = *expected == finished.proof;
+                let is_right = **expected == finished.proof;
                 self.self_test_ended(&job, is_right, ctx);
             }
             Origin::Scheduler { .. } => self.answer_proved(job, finished, timings, plan.work_peak_bytes()),
@@ -240,7 +240,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             .filter(|lane| match &lane.hold {
                 Hold::Empty => false,
                 Hold::Waiting { job, .. } => job.is_cancelled(),
-                Hold::Running(running) => running.job.is_cancelled(),
+                Hold::Running(running) => running.job.is_cancelled() && !running.aborting,
             })
             .map(|lane| lane.index)
             .collect();
@@ -248,7 +248,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             match std::mem::take(self.lanes.hold_mut(lane)) {
                 Hold::Waiting { job, .. } => {
                     let at = job.at.clone();
-                    self.answer_failed(job, DeviceError::Cancelled { at });
+                    self.answer_failed(*job, DeviceError::Cancelled { at });
                 }
                 other => {
                     *self.lanes.hold_mut(lane) = other;

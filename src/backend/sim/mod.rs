@@ -171,7 +171,7 @@ async fn run_stage(
     lane: LaneIndex,
     mut stage: Stage,
     mut duration: Duration,
-    mut steps: Option<ProofSteps>,
+    mut steps: Option<Box<ProofSteps>>,
 ) {
     loop {
         let begun = tokio::time::Instant::now();
@@ -196,7 +196,7 @@ async fn run_stage(
 }
 
 /// Runs a stage of a real proof off the arbiter's thread. A panic there is given back as its text.
-async fn compute(mut steps: ProofSteps, stage: Stage) -> Result<Option<ProofSteps>, ComputeError> {
+async fn compute(mut steps: Box<ProofSteps>, stage: Stage) -> Result<Option<Box<ProofSteps>>, ComputeError> {
     let computed = tokio::task::spawn_blocking(move || {
         let outcome = steps.run(stage);
         (steps, outcome)

@@ -21,7 +21,7 @@ use crate::policy::plan::{ProvePlan, Query, QuerySet, SrsSummary};
 /// What starting a stage leads to.
 pub(super) enum Step {
     /// Compute it, if there are steps, and let it take so long.
-    Run { stage: Stage, duration: Duration, steps: Option<ProofSteps> },
+    Run { stage: Stage, duration: Duration, steps: Option<Box<ProofSteps>> },
     /// It failed at its very beginning; the event is there.
     EndedAtOnce,
 }
@@ -70,7 +70,7 @@ struct SimPartition {
     work_bytes: u64,
     peak_bytes: u64,
     /// Away while a stage is computed; `None` for placeholders.
-    steps: Option<ProofSteps>,
+    steps: Option<Box<ProofSteps>>,
     proof: Option<Proof>,
 }
 
@@ -96,7 +96,7 @@ impl SimState {
         let ordinal =
             work.at.partition.is_some().then(|| self.life.num_partitions.fetch_add(1, Ordering::AcqRel) + 1);
         let (at, circuit, srs) = (work.at.clone(), work.circuit.clone(), SrsSummary::of(&work.srs));
-        let steps = (self.config.prover == SimProver::Real).then(|| ProofSteps::new(work));
+        let steps = (self.config.prover == SimProver::Real).then(|| Box::new(ProofSteps::new(work)));
         let plan = plan.clone();
         self.lane(lane).partition = Some(SimPartition {
             at,
@@ -166,7 +166,7 @@ impl SimState {
         lane: LaneIndex,
         stage: Stage,
         elapsed: Duration,
-        computed: Result<Option<ProofSteps>, ComputeError>,
+        computed: Result<Option<Box<ProofSteps>>, ComputeError>,
     ) {
         self.lane(lane).running = None;
         let faults = self.faults_at(lane, stage);
@@ -359,7 +359,7 @@ impl SimState {
 }
 
 impl SimPartition {
-    fn end_stage(&mut self, stage: Stage, steps: Option<ProofSteps>, corrupts: bool) {
+    fn end_stage(&mut self, stage: Stage, steps: Option<Box<ProofSteps>>, corrupts: bool) {
         self.steps = steps;
         if stage != Stage::Assemble {
             return;
