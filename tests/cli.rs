@@ -156,13 +156,16 @@ fn wrong_use_ends_with_2_and_says_what_to_do() {
     let manifest = format!("{WINDOW}/manifest.json");
     let c1 = format!("{POREP}/c1.json");
     let wrapped = format!("{POREP}/c1-wrapped.json");
-    let cases: [(&[&str], &str); 10] = [
+    let seed = "00".repeat(32);
+    let cases: [(&[&str], &str); 12] = [
         (&[], "Usage"),
         (&["prov"], "prove"),
         (&["prove"], "<FILE>"),
         (&["prove", &manifest, "--device", "gpu"], "sim:N"),
         (&["prove", &manifest, "--seed", "00"], "32 bytes"),
-        (&["prove", &manifest, "--replay", "--seed", "00"], "cannot be used with"),
+        (&["prove", &manifest, "--replay", "--seed", &seed], "cannot be used with"),
+        (&["prove", &manifest, "--out", "/nonexistent/proof"], "cannot write"),
+        (&["prove", &manifest, "--out", "tests"], "is a folder"),
         (&["prove", &wrapped], "--miner"),
         (&["prove", &c1, "--miner", POREP_MINER], "--sector"),
         (&["prove", &wrapped, "--miner", POREP_MINER, "--replay"], "--replay needs a manifest"),

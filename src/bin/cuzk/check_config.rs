@@ -6,6 +6,7 @@ use clap::Args;
 use cuzk::config::Config;
 
 use crate::failure::Failure;
+use crate::options::environment;
 use crate::ui;
 
 /// Check a configuration file and print the values that would be used
@@ -19,7 +20,7 @@ pub fn run(args: &CheckConfigArgs, config: &Config) -> Result<(), Failure> {
     let of_file;
     let config = match &args.file {
         Some(file) => {
-            of_file = Config::load(Some(file), std::env::vars())?;
+            of_file = Config::load(Some(file), environment())?;
             &of_file
         }
         None => config,

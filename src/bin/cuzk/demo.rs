@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use clap::Args;
 use cuzk::circuits::manifest::Manifest;
+use cuzk::circuits::CircuitSpec;
 use cuzk::config::Config;
 use cuzk::engine::Engine;
 use cuzk::messages::job::BlindingSource;
@@ -18,9 +19,10 @@ use crate::failure::Failure;
 use crate::input::{read_jobs, C1Options, Job};
 use crate::interrupt::Interrupts;
 use crate::options::DeviceOption;
+use crate::params::Maker;
 use crate::prove::{prove_all, Finished, Task};
 use crate::ui::{self, Ui};
-use crate::{files, params, verify};
+use crate::{files, verify};
 
 /// Prove and verify real WinningPoSt and WindowPoSt inputs of 2 KiB sectors, with nothing prepared
 #[derive(Args)]
@@ -39,18 +41,20 @@ pub fn run(args: &DemoArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     let start = Instant::now();
     let dir = args.params.clone().unwrap_or_else(|| config.cache_dir().join("demo-params"));
     let mut config = config.clone();
-    config.srs.params_dir = dir.display().to_string();
     config.gpus.devices = args.device.choice(&config);
-    let engine_config = config.engine_config()?;
+    let mut engine_config = config.engine_config()?;
+    engine_config.params_dir.clone_from(&dir);
     let interrupts = Interrupts::install()?;
     let examples: Vec<&Example> = EXAMPLES.iter().filter(|example| args.all || !example.is_large).collect();
     let unpacked = tempfile::tempdir()
         .map_err(|error| Failure::usage(format!("no folder for temporary files: {error}")))?;
 
     ui::out("1. Test parameters (kept for the next time)\n");
-    for example in &examples {
-        params::generate(&example.unpack(unpacked.path())?.circuit_spec()?, &dir, false, ui, &interrupts)?;
-    }
+    let specs = examples
+        .iter()
+        .map(|example| Ok(example.unpack(unpacked.path())?.circuit_spec()?))
+        .collect::<Result<Vec<CircuitSpec>, Failure>>()?;
+    Maker::new(&dir, false, ui, &interrupts).make_all(&specs)?;
     let engine = Engine::start(engine_config)?;
     for (index, example) in examples.iter().enumerate() {
         ui::out(&format!("\n{}. {}\n", index + 2, example.title));

@@ -40,18 +40,30 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 
 /// Writes a file that is there whole or not at all: beside it first, then renamed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let dir = match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    };
     let write = || -> std::io::Result<()> {
-        let mut file = temporary().tempfile_in(dir)?;
+        let mut file = temporary().tempfile_in(folder(path))?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;
         Ok(())
     };
-    write().map_err(|error| Failure::usage(format!("{}: cannot write: {error}", path.display())))
+    write().map_err(|error| unwritable(path, &error))
+}
+
+/// Whether [`write_atomically`] would do, before minutes are spent on what shall be written.
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{}: is a folder; name a file in it", path.display())));
+    }
+    temporary().tempfile_in(folder(path)).map(drop).map_err(|error| unwritable(path, &error))
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("{}: cannot write: {error}", path.display()))
 }
 
 /// A temporary file's usual permissions are its owner's alone; a result has those of any new file.

@@ -23,7 +23,7 @@ pub struct GlobalOptions {
 impl GlobalOptions {
     /// The configuration, with these flags applied.
     pub fn config(&self) -> Result<Config, ConfigError> {
-        let mut config = Config::load(self.config.as_deref(), std::env::vars())?;
+        let mut config = Config::load(self.config.as_deref(), environment())?;
         if let Some(level) = &self.log_level {
             config.logging.level.clone_from(level);
         }
@@ -33,6 +33,12 @@ impl GlobalOptions {
         config.validate()?;
         Ok(config)
     }
+}
+
+/// The environment's variables, but for those that are no text: none of ours is one of them.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Where parameter files are.

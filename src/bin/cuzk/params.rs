@@ -1,13 +1,13 @@
 //! `cuzk params`: making, listing and checking parameter files.
 
+mod make;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use cuzk::circuits::CircuitSpec;
 use cuzk::config::Config;
-use cuzk::groth16::generate::generate_params;
 use cuzk::groth16::srs_file::{read_counts, read_srs, read_vk, ReadOptions};
 use serde_json::json;
 
@@ -16,8 +16,10 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 use crate::options::ParamsOption;
 use crate::progress::Progress;
+use crate::test_params;
 use crate::ui::{self, Ui};
-use crate::{files, test_params};
+
+pub use make::Maker;
 
 /// Make test parameters; list and check parameter files
 #[derive(Args)]
@@ -72,7 +74,7 @@ pub fn run(args: &ParamsArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
             let dir = args.params.dir(config);
             let specs = select(&args.circuits)?;
             let interrupts = Interrupts::install()?;
-            specs.iter().try_for_each(|spec| generate(spec, &dir, args.force, ui, &interrupts))
+            Maker::new(&dir, args.force, ui, &interrupts).make_all(&specs)
         }
         ParamsCommand::List(args) => {
             list(&args.params.dir(config), args.json);
@@ -80,107 +82,6 @@ pub fn run(args: &ParamsArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
         }
         ParamsCommand::Check(args) => check(args, &args.params.dir(config), ui),
     }
-}
-
-const WARNING: &str = "\
-WARNING: these are TEST parameters. Their secrets are known to everybody, so anyone can forge proofs for them.
-         Never use them, or the proofs made with them, on a network.";
-
-/// Makes the test parameters of one circuit in `dir`, unless they are there.
-pub fn generate(
-    spec: &CircuitSpec,
-    dir: &Path,
-    force: bool,
-    ui: Ui,
-    interrupts: &Interrupts,
-) -> Result<(), Failure> {
-    if !spec.is_supported() {
-        return Err(Failure::usage(format!(
-            "{spec}: circuits of {} sectors cannot be built here; test parameters exist for 2 KiB, 8 MiB and \
-             512 MiB sectors",
-            spec.sector_size
-        )));
-    }
-    let (params, vk) = (dir.join(spec.params_file()), dir.join(spec.vk_file()));
-    if !force && is_there(spec, &params, &vk, ui)? {
-        ui::out(&format!("{spec}: test parameters are there already: {}", params.display()));
-        return Ok(());
-    }
-    fs::create_dir_all(dir).map_err(|error| {
-        Failure::usage(format!(
-            "{}: cannot make this folder: {error}; choose another with --params",
-            dir.display()
-        ))
-    })?;
-    ui.note(WARNING);
-    interrupts.check()?;
-    let start = Instant::now();
-    ui.note(&format!("{spec}: recording the circuit's constraints"));
-    let shape = spec
-        .record_shape()
-        .map_err(|error| Failure::proving(spec.to_string(), format!("{spec}: {error}")))?;
-    let progress = Progress::new(ui, format!("{spec}: making parameters"));
-    let made = interrupts.run(|| {
-        generate_params(&shape, &mut spec.test_params_rng(), &params, &vk, &|done, total| {
-            interrupts.unwind();
-            progress.set(done, total);
-        })
-    })??;
-    drop(progress);
-    let sha256 = hex::encode(made.params_sha256);
-    if let Some(known) = test_params::of(spec) {
-        if sha256 != known.params_sha256 {
-            return Err(Failure::proving(
-                params.display().to_string(),
-                format!(
-                    "{}: sha256 is {sha256}, expected {}: report this",
-                    params.display(),
-                    known.params_sha256
-                ),
-            ));
-        }
-    }
-    ui::out(&format!(
-        "{spec}: made in {}\n  {}  {} (sha256 {sha256})\n  {}  {}",
-        ui::duration(start.elapsed()),
-        params.display(),
-        ui::bytes(made.params_bytes),
-        vk.display(),
-        ui::bytes(made.vk_bytes)
-    ));
-    Ok(())
-}
-
-/// Whether the test parameters are there, both files. Other files under their names are never overwritten unasked:
-/// they may be a network's real parameters, which are hard to come by.
-fn is_there(spec: &CircuitSpec, params: &Path, vk: &Path, ui: Ui) -> Result<bool, Failure> {
-    if !params.exists() {
-        return Ok(false);
-    }
-    let refuse = |what: String| {
-        Failure::input(
-            params.display().to_string(),
-            format!(
-                "{}: {what}; remove it, choose another folder with --params, or use --force",
-                params.display()
-            ),
-        )
-    };
-    let counts =
-        read_counts(params).map_err(|error| refuse(format!("is there, and is damaged ({error})")))?;
-    let matches = match test_params::of(spec) {
-        Some(known) => {
-            let progress = Progress::new(ui, format!("{spec}: checking the digest"));
-            let sha256 = files::sha256(params, &|done, total| progress.set(done, total))?;
-            sha256 == known.params_sha256
-        }
-        None => spec.sizes().is_some_and(|sizes| sizes.num_aux == u64::from(counts.l)),
-    };
-    if !matches {
-        return Err(refuse("is there, and is not this circuit's test parameters".to_owned()));
-    }
-    // Without the .vk nothing could be verified: the pair is made again, with the same bytes.
-    Ok(vk.exists() && read_vk(vk).is_ok())
 }
 
 /// What is under a circuit's file name.

@@ -62,10 +62,13 @@ pub fn run(args: &ProveArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
             "--out takes the proof of one FILE: prove the files one by one, or use --json".to_owned(),
         ));
     }
+    if let Some(path) = &args.out {
+        files::check_writable(path)?;
+    }
     let mut config = config.clone();
-    config.srs.params_dir = args.params.dir(&config).display().to_string();
     config.gpus.devices = args.device.choice(&config);
-    let engine_config = config.engine_config()?;
+    let mut engine_config = config.engine_config()?;
+    engine_config.params_dir = args.params.dir(&config);
     let (tasks, bad) = read(args)?;
     let interrupts = Interrupts::install()?;
 

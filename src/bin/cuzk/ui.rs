@@ -8,6 +8,9 @@ use cuzk::config::{LogFormat, LoggingConfig};
 
 use crate::failure::Failure;
 
+/// 128 and the number of SIGPIPE.
+const EXIT_CLOSED_PIPE: i32 = 128 + 13;
+
 /// How to speak on standard error.
 #[derive(Clone, Copy, Debug)]
 pub struct Ui {
@@ -57,12 +60,13 @@ impl Ui {
     }
 }
 
-/// Writes to standard output. A reader that went away (`cuzk circuits | head -1`) ends the process quietly.
+/// Writes to standard output. A reader that went away (`cuzk circuits | head -1`) ends the process quietly, with the
+/// code that the signal for a closed pipe would give.
 pub fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     if write!(stdout, "{text}{newline}").and_then(|()| stdout.flush()).is_err() {
-        std::process::exit(0);
+        std::process::exit(EXIT_CLOSED_PIPE);
     }
 }
 

@@ -308,7 +308,8 @@ mod tests {
         let g1 = multiples::<blst_p1_affine>(5);
         let mut points: Vec<G1Affine> = g1.iter().map(|point| point.to_affine()).collect();
         points.extend([-points[0], -points[3], G1Affine::identity()]);
-        let pairs: Vec<_> = points.iter().flat_map(|left| points.iter().map(move |right| (*left, *right))).collect();
+        let pairs: Vec<_> =
+            points.iter().flat_map(|left| points.iter().map(move |right| (*left, *right))).collect();
         let (mut sums, addends): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
         blst_p1_affine::add_each(&mut sums, &addends);
         for (sum, (left, right)) in sums.into_iter().zip(pairs) {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{select, unbounded};
+use cuzk::backend::Stage;
 use cuzk::engine::Engine;
 use cuzk::error::EngineError;
 use cuzk::messages::job::{BlindingSource, JobEvent, Payload, ProofOutcome, ProofRequest};
@@ -156,9 +157,16 @@ fn show(event: &JobEvent, line: &BoardLine) {
                 ui::duration(*elapsed)
             ));
         }
-        JobEvent::Placed { partition, device } => line.detail(&format!("partition {partition}: on {device}")),
+        JobEvent::Placed { partition, device } => {
+            line.detail(&format!("partition {partition}: {} on {device}", Stage::ALL[0]));
+        }
         JobEvent::StageDone { partition, device, stage, elapsed } => {
             line.step(&format!("partition {partition}: {stage} on {device} ({})", ui::duration(*elapsed)));
+            // A bar names what runs now, not what ended.
+            match Stage::ALL.get(stage.index() + 1) {
+                Some(next) => line.detail(&format!("partition {partition}: {next} on {device}")),
+                None => line.detail(&format!("partition {partition}: verifying")),
+            }
         }
         JobEvent::PartitionVerified { partition, .. } => {
             line.step(&format!("partition {partition}: verified"))
