@@ -7,10 +7,10 @@
 //! Supervisor  --DeviceReady, DeviceLost, ActorDied, DeviceWithdrawn, Drain--> Scheduler
 //! ```
 //!
-//! Every handler changes the table and then runs [`Scheduler::pump`], which does whatever has become possible:
+//! Every handler changes the table and then runs `Scheduler::pump`, which does whatever has become possible:
 //! expire, ask for witnesses, dispatch, verify. A result counts only if it answers the attempt that was asked for;
 //! a proof counts only after it was verified. What must never happen: a job that leaves the table without an answer.
-//! There is one way out, [`Scheduler::finish`]; and if this actor itself dies, its callers' channels close and they
+//! There is one way out, `Scheduler::finish`; and if this actor itself dies, its callers' channels close and they
 //! get an error.
 
 mod devices;

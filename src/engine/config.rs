@@ -23,7 +23,7 @@ pub enum DeviceSpec {
     /// side by side.
     Cpu { threads: usize, lanes: u32 },
     /// A simulated device.
-    Sim(SimConfig),
+    Sim(Box<SimConfig>),
     /// Any other device: a GPU, a host's own.
     Spawner(Arc<dyn DeviceSpawner>),
 }
@@ -43,7 +43,7 @@ impl DeviceSpec {
                 let config = CpuConfig { num_lanes: (*lanes).max(1), num_threads, ..CpuConfig::default() };
                 FactorySpawner::boxed(CpuFactory::new(config))
             }
-            Self::Sim(config) => FactorySpawner::boxed(SimFactory::new(config.clone())),
+            Self::Sim(config) => FactorySpawner::boxed(SimFactory::new(SimConfig::clone(config))),
             Self::Spawner(spawner) => Arc::clone(spawner),
         }
     }

@@ -91,7 +91,9 @@ impl HealthRecord {
         let health = self.health(now);
         self.failures.push_back((now, failure.points()));
         self.forget(now);
-        if health == Health::Probation || self.points(now) >= self.policy.quarantine_points {
+        // A failure under quarantine is of work that was given before it: no news.
+        let is_enough = self.points(now) >= self.policy.quarantine_points && health != Health::Quarantined;
+        if health == Health::Probation || is_enough {
             self.quarantine(now);
         }
     }
@@ -159,6 +161,15 @@ mod tests {
         record.record_failure(Failure::Reported, at(40));
         assert_eq!(record.health(at(99)), Health::Quarantined);
         assert_eq!(record.health(at(100)), Health::Probation);
+    }
+
+    #[test]
+    fn failures_under_quarantine_do_not_lengthen_it() {
+        let mut record = HealthRecord::new(POLICY);
+        for secs in [0, 0, 1, 2] {
+            record.record_failure(Failure::InvalidProof, at(secs));
+        }
+        assert_eq!(record.health(at(30)), Health::Probation);
     }
 
     #[test]

@@ -187,8 +187,7 @@ mod tests {
                 backlog.iter().enumerate().map(|(i, p)| item(i as u64, *p, 0)).collect();
             let bound = 30 + backlog.len() as u64 + 31;
             let mut job = 1000;
-            let mut now = 0u64;
-            for arrival in arrivals {
+            for (now, arrival) in (0u64..).zip(arrivals) {
                 if let Some(priority) = arrival {
                     job += 1;
                     waiting.push(item(job, priority, now));
@@ -201,7 +200,6 @@ mod tests {
                 for left in &waiting {
                     prop_assert!(now - left.since.as_secs() <= bound, "{left:?} at {now} s");
                 }
-                now += 1;
             }
         }
 

@@ -159,7 +159,7 @@ fn b61_the_reason_of_a_failure_reaches_the_caller() {
         let error = error.unwrap_err();
         assert!(error.to_string().contains("/nowhere/at/all.params"), "{error}");
 
-        let empty = ProofRequest::new(Payload::Filecoin(Box::new(FilecoinRequest::default())));
+        let empty = ProofRequest::new(Payload::Filecoin(Box::<FilecoinRequest>::default()));
         let error = engine.submit(empty).await.unwrap_err();
         assert!(matches!(error, EngineError::Request(_)), "{error}");
         let none = ProofRequest::new(Payload::Workload(workload(Vec::new())));

@@ -23,7 +23,7 @@ fn b01_all_devices_are_fed() {
         fleet.device_mut(index).unwrap().stage_durations = [Duration::from_micros(12_500); 9];
     }
     let mut config = config("sim:4");
-    config.devices = fleet.devices().iter().cloned().map(DeviceSpec::Sim).collect();
+    config.devices = fleet.devices().iter().cloned().map(Box::new).map(DeviceSpec::Sim).collect();
     simulate(config, |engine| async move {
         engine.wait_ready().await.unwrap();
         while engine.status().devices.iter().any(|device| device.state != "ready") {

@@ -134,6 +134,8 @@ fn any_mixture_of_faults_answers_every_job() {
         };
         let faults: String = (0..3).map(|index| script(index, &mut rng)).collect();
         let mut config = config(&format!("sim:4;stage=10ms{faults}"));
+        // Each of the three faulty devices may fail one partition once; then the fourth gets it.
+        config.max_attempts = 4;
         let limit = Duration::from_secs(5);
         config.device.watchdog = Some(WatchdogConfig { floor: limit, upload_floor: limit, factor: 8 });
         let priorities: Vec<u8> = (0..20).map(|_| rng.gen_range(0..4)).collect();

@@ -17,7 +17,7 @@ pub const NUM_STAGES: u32 = 8;
 pub fn config(fleet: &str) -> EngineConfig {
     let fleet: SimFleet = fleet.parse().unwrap();
     EngineConfig {
-        devices: fleet.devices().iter().cloned().map(DeviceSpec::Sim).collect(),
+        devices: fleet.devices().iter().cloned().map(Box::new).map(DeviceSpec::Sim).collect(),
         synthesis_threads: 0,
         ..EngineConfig::default()
     }
