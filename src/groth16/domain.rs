@@ -1,7 +1,7 @@
 //! The QAP's evaluation domain: NTT and the quotient.
 //!
 //! Both transforms here use one table of `-ω^brv(b)`, `b < n/2`, in bit-reversed order, read front to back, and leave
-//! the data where it is: [`to_bit_reversed`] takes natural order to bit-reversed, [`from_bit_reversed`], its
+//! the data where it is: `to_bit_reversed` takes natural order to bit-reversed, `from_bit_reversed`, its
 //! transpose, takes bit-reversed order to natural. A pair of them needs no permutation between. Neither has an
 //! inverse twin: with the same `ω`, the inverse transform is the transform read at negated indices
 //! (`x[-i] = 1/n · Σ_k X_k ω^ik`), and the quotient's bookkeeping absorbs the negation.
@@ -161,7 +161,7 @@ fn to_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Scala
 }
 
 /// `X_k = Σ_j x_j ω^jk`, bit-reversed order in, natural order out (Gentleman-Sande): the transpose of
-/// [`to_bit_reversed`].
+/// `to_bit_reversed`.
 fn from_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
     let len = values.len();
     if len <= SERIAL_LEN {
@@ -255,7 +255,7 @@ fn coset_generator(domain_log2: u32) -> Scalar {
     root_of_unity(domain_log2 + 1)
 }
 
-/// Prepares the transforms of `a` and `b` for [`from_bit_reversed`], which then yields `-n·a(g ω^-k)` and
+/// Prepares the transforms of `a` and `b` for `from_bit_reversed`, which then yields `-n·a(g ω^-k)` and
 /// `-n·b(g ω^-k)`.
 ///
 /// Place `p` holds `n` times the coefficient of `X^j`, `j = -brv(p) mod n`, and wants the factor `g^j`. For `p` other
