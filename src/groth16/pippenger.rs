@@ -6,8 +6,7 @@
 //! sorting, which leaves no conflicts to schedule and makes one full bucket as cheap as many short ones. Additions
 //! whose denominator would vanish (equal, opposite and identity points) are told apart by comparison.
 //!
-//! On two cores at 2^18 uniform scalars in G1 this takes 0.8 of the time of blst's own Pippenger, and less than it in
-//! G2.
+//! Measured on one core (AMD EPYC, Zen 3, 2^18 uniform scalars in G1): 0.8 of the CPU time of blst's own Pippenger.
 
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
