@@ -32,8 +32,8 @@ pub struct Generated {
 /// Makes parameters for `shape` from `rng` (drawn as bellperson does) and writes the parameter file and the `.vk`
 /// file, both atomically, the `.vk` file first. `progress(done, total)` counts points.
 ///
-/// Cost: 16 additions per point; PoRep 2 KiB (10.2 million points of G1, 0.7 of G2) some two minutes of one core,
-/// and 0.8 GB of memory.
+/// Cost: 16 additions per point; PoRep 2 KiB (10.2 million points of G1, 0.7 of G2) two to three minutes of one core,
+/// and below 1.2 GB of memory.
 ///
 /// # Errors
 /// [`SrsError::Generate`] if the circuit has an unconstrained variable or is too large for the format;
