@@ -76,7 +76,7 @@ CUZK_HD Xyzz<F> xyzz_negate(const Xyzz<F> &p)
 
 // 2 p for p affine and not the identity: mdbl-2008-s-1, 4M + 3S with one double product.
 template <class F>
-CUZK_HD Xyzz<F> xyzz_double_affine(const Affine<F> &p)
+CUZK_HD_CALL Xyzz<F> xyzz_double_affine(const Affine<F> p)
 {
     F u = twice(p.y);
     F v = square(u);
@@ -95,7 +95,7 @@ CUZK_HD Xyzz<F> xyzz_double_affine(const Affine<F> &p)
 // 2 p: dbl-2008-s-1, 6M + 3S with one double product. For the identity v = 0 exactly keeps the marker, since
 // a product with zero operand limbs is below p and divisible by it.
 template <class F>
-CUZK_HD Xyzz<F> xyzz_double(const Xyzz<F> &p)
+CUZK_HD_CALL Xyzz<F> xyzz_double(const Xyzz<F> p)
 {
     if (is_identity(p))
         return p;

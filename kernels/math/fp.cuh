@@ -263,7 +263,7 @@ CUZK_HD Fp fp_sqr(const Fp &a)
 }
 
 // 1/a by Fermat's little theorem, a^(p-2): 380 squarings and 228 multiplications; 0 gives 0.
-CUZK_HD Fp fp_inverse(const Fp &a)
+CUZK_HD_CALL Fp fp_inverse(const Fp a)
 {
     Fp r = a;
     // p - 2 from its second highest bit down; its top limb is 0x1a0111ea, bit 380 of the whole is the highest.

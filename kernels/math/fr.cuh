@@ -173,4 +173,8 @@ CUZK_HD Fr fr_inverse(const Fr &a)
     return result;
 }
 
+CUZK_HD Fr operator+(const Fr &a, const Fr &b) { return fr_add(a, b); }
+CUZK_HD Fr operator-(const Fr &a, const Fr &b) { return fr_sub(a, b); }
+CUZK_HD Fr operator*(const Fr &a, const Fr &b) { return fr_mul(a, b); }
+
 } // namespace cuzk

@@ -16,9 +16,12 @@
 
 #if defined(__CUDACC__)
 #define CUZK_HD __host__ __device__ __forceinline__
+// For what is rarely run, or too long to repeat at every use: a real call keeps it out of the hot code.
+#define CUZK_HD_CALL static __host__ __device__ __noinline__
 #define CUZK_UNROLL _Pragma("unroll")
 #else
 #define CUZK_HD inline
+#define CUZK_HD_CALL static inline
 #define CUZK_UNROLL
 #endif
 
