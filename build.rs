@@ -54,7 +54,8 @@ fn main() {
 fn write_list(out_dir: &Path, images: &[(String, PathBuf)]) {
     let mut list = String::from("&[\n");
     for (name, path) in images {
-        writeln!(list, "    KernelImage {{ name: {name:?}, fatbin: include_bytes!({path:?}) }},")
+        let bytes = format!("&(&Aligned(*include_bytes!({path:?})) as &Aligned<[u8]>).0");
+        writeln!(list, "    KernelImage {{ name: {name:?}, fatbin: {bytes} }},")
             .expect("writing to a String cannot fail");
     }
     list.push_str("]\n");

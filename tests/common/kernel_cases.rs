@@ -4,6 +4,9 @@
 //!
 //! Values are the raw integers of the structs, little-endian: Montgomery form, Fp in `[0, 2p)`, Fr in `[0, r)`.
 
+// Each of its users needs a part of it.
+#![allow(dead_code)]
+
 use std::sync::LazyLock;
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
@@ -21,17 +24,17 @@ fn hex_number(digits: &str) -> BigUint {
     BigUint::parse_bytes(digits.as_bytes(), 16).unwrap()
 }
 
-static P: LazyLock<BigUint> = LazyLock::new(|| {
+pub static P: LazyLock<BigUint> = LazyLock::new(|| {
     hex_number(
         "1a0111ea397fe69a4b1ba7b6434bacd764774b84f38512bf6730d2a0f6b0f6241eabfffeb153ffffb9feffffffffaaab",
     )
 });
-static R: LazyLock<BigUint> =
+pub static R: LazyLock<BigUint> =
     LazyLock::new(|| hex_number("73eda753299d7d483339d80809a1d80553bda402fffe5bfeffffffff00000001"));
 /// Montgomery's 2^384 mod p and its inverse, and 2^256 mod r.
 static FP_MONTGOMERY: LazyLock<BigUint> = LazyLock::new(|| pow2(384) % &*P);
 static FP_MONTGOMERY_INVERSE: LazyLock<BigUint> = LazyLock::new(|| fp_invert(&FP_MONTGOMERY));
-static FR_MONTGOMERY: LazyLock<Scalar> = LazyLock::new(|| scalar(&(pow2(256) % &*R)));
+pub static FR_MONTGOMERY: LazyLock<Scalar> = LazyLock::new(|| scalar(&(pow2(256) % &*R)));
 
 fn pow2(exponent: u32) -> BigUint {
     BigUint::from(1u8) << exponent
@@ -41,11 +44,11 @@ fn fp_invert(a: &BigUint) -> BigUint {
     a.modpow(&(&*P - 2u8), &P)
 }
 
-fn scalar(a: &BigUint) -> Scalar {
+pub fn scalar(a: &BigUint) -> Scalar {
     Scalar::from_bytes_le(&bytes(a, FR_BYTES).try_into().unwrap()).unwrap()
 }
 
-fn bytes(a: &BigUint, length: usize) -> Vec<u8> {
+pub fn bytes(a: &BigUint, length: usize) -> Vec<u8> {
     let mut bytes = a.to_bytes_le();
     assert!(bytes.len() <= length);
     bytes.resize(length, 0);
@@ -62,6 +65,16 @@ enum Expected {
     Affine { point: Option<[Fe; 2]>, canonical: bool },
     /// An XYZZ point, in any scaling.
     Xyzz(Option<[Fe; 2]>),
+}
+
+/// Whether a G1 XYZZ struct is this point, in any scaling.
+pub fn check_g1_xyzz(result: &[u8], point: &G1Projective) -> Result<(), String> {
+    Expected::Xyzz(point.coordinates()).accepts(result, 1)
+}
+
+/// A G1 point as the kernels' affine struct.
+pub fn g1_affine_struct(point: &G1Projective, rng: &mut impl Rng) -> Vec<u8> {
+    raw_affine(point, rng).iter().flat_map(|coordinate| bytes(coordinate, FP_BYTES)).collect()
 }
 
 /// All cases of one operation.
@@ -253,7 +266,7 @@ pub fn suites(num_random: usize, seed: u64) -> Vec<Suite> {
     suites
 }
 
-fn random_below(bound: &BigUint, rng: &mut impl Rng) -> BigUint {
+pub fn random_below(bound: &BigUint, rng: &mut impl Rng) -> BigUint {
     let mut wide = [0u8; 64];
     rng.fill(&mut wide[..]);
     BigUint::from_bytes_le(&wide) % bound
@@ -289,7 +302,7 @@ fn pairs(edges: &[BigUint], bound: &BigUint, num_random: usize, rng: &mut impl R
 }
 
 /// a b / 2^384 mod p.
-fn fp_montgomery_product(a: &BigUint, b: &BigUint) -> BigUint {
+pub fn fp_montgomery_product(a: &BigUint, b: &BigUint) -> BigUint {
     a * b % &*P * &*FP_MONTGOMERY_INVERSE % &*P
 }
 
