@@ -27,7 +27,7 @@ count() { # count FILE.sass: one line per kernel, in the order of `expected`
         name != "" && match($0, /\/\*[0-9a-f]+\*\/ +(@!?U?P[0-9T]+ +)?[A-Z]/) {
             text = substr($0, RSTART); sub(/^\/\*[0-9a-f]+\*\/ +(@!?U?P[0-9T]+ +)?/, "", text)
             split(text, word, /[ ;]/); op = word[1]
-            if (op ~ /^IMAD\.WIDE/) wide[name]++
+            if (op ~ /^U?IMAD\.WIDE/) wide[name]++
             else if (op ~ /^IMAD\.HI/) high[name]++
             else if (op == "IMAD") low[name]++
             else if (op ~ /^(LDL|STL)/) local[name]++

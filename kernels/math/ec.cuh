@@ -7,7 +7,7 @@
 // Formulas: D. J. Bernstein, T. Lange, "Explicit-Formulas Database", g1p/auto-shortw-xyzz, by their names there.
 // Every function handles identities, equal and opposite points. No point has order 2 (both cofactors are odd).
 // Costs: M = multiplication, S = squaring, D = double product with one reduction (mul_sub), in wide
-// multiplications for Fp (294, 234, 444 with the low halves counted as halves: fp.cuh).
+// multiplications for Fp (294, 228, 438 with the low halves counted as halves: fp.cuh).
 #pragma once
 
 #include "fp2.cuh"
@@ -113,7 +113,7 @@ CUZK_HD_CALL Xyzz<F> xyzz_double(const Xyzz<F> p)
     return r;
 }
 
-// p += q for q affine: madd-2008-s, 6M + 2S + 1D = 2676 w for Fp (8M + 2S without the double product).
+// p += q for q affine: madd-2008-s, 6M + 2S + 1D = 2658 w for Fp (8M + 2S without the double product).
 template <class F>
 CUZK_HD void xyzz_add_affine(Xyzz<F> &p, const Affine<F> &q)
 {
@@ -139,7 +139,7 @@ CUZK_HD void xyzz_add_affine(Xyzz<F> &p, const Affine<F> &q)
     p.zzz = p.zzz * ddd;
 }
 
-// p += q: add-2008-s, 10M + 2S + 1D = 3852 w for Fp.
+// p += q: add-2008-s, 10M + 2S + 1D = 3834 w for Fp.
 template <class F>
 CUZK_HD void xyzz_add(Xyzz<F> &p, const Xyzz<F> &q)
 {
