@@ -54,7 +54,8 @@ fn main() {
 fn write_list(out_dir: &Path, images: &[(String, PathBuf)]) {
     let mut list = String::from("&[\n");
     for (name, path) in images {
-        let bytes = format!("&(&Aligned(*include_bytes!({path:?})) as &Aligned<[u8]>).0");
+        let bytes =
+            format!("{{ static IMAGE: &Aligned<[u8]> = &Aligned(*include_bytes!({path:?})); &IMAGE.0 }}");
         writeln!(list, "    KernelImage {{ name: {name:?}, fatbin: {bytes} }},")
             .expect("writing to a String cannot fail");
     }

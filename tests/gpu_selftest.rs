@@ -30,7 +30,7 @@ fn devices_are_described() {
         println!("{device:?}");
         assert!(device.id.as_str().starts_with("GPU-") && device.id.as_str().len() == 40);
         assert!(device.compute_capability.major >= 8, "older than every architecture that is built in");
-        assert!(device.memory_bytes > GIB && device.num_multiprocessors > 0 && device.clock_khz > 0);
+        assert!(device.memory_bytes > GIB && device.num_multiprocessors > 0);
         let (free, total) = Context::new(&device).unwrap().memory_info().unwrap();
         assert!(free > 0 && free <= total && total <= device.memory_bytes);
     }

@@ -20,7 +20,7 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     pub compute_capability: ComputeCapability,
     pub num_multiprocessors: u32,
-    /// The highest clock of the multiprocessors.
+    /// The highest clock of the multiprocessors; 0 where the driver does not tell.
     pub clock_khz: u32,
     pub l2_bytes: u64,
     /// Shared memory a block may ask for by opting in.
@@ -88,7 +88,7 @@ impl DeviceInfo {
                 minor: attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             },
             num_multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            clock_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            clock_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).unwrap_or(0),
             l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
             shared_bytes_per_block: attribute(
                 Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
