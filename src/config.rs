@@ -1,1 +1,253 @@
-//! config
+//! Configuration: what an operator may set, where each value comes from, and what is refused.
+//!
+//! Values are taken in this order, later ones win: defaults ([`Config::default`]), the file, the environment
+//! (`CUZK_<SECTION>_<KEY>`, read once and never written), command-line flags. Every key is listed in
+//! `config.example.toml`; a key that is not in [`Config`] is an error with a suggestion, never ignored.
+
+mod engine;
+mod load;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ConfigError;
+
+pub use values::{ByteSize, DeviceChoice, LogFormat, MemoryBudget};
+
+/// Environment variable that names the configuration file.
+pub const CONFIG_FILE_VARIABLE: &str = "CUZK_CONFIG";
+/// Environment variable that Filecoin's own libraries read for the folder of parameter files.
+pub const PARAMETER_CACHE_VARIABLE: &str = "FIL_PROOFS_PARAMETER_CACHE";
+/// The folder that Filecoin's libraries use without [`PARAMETER_CACHE_VARIABLE`].
+pub const DEFAULT_PARAMETER_CACHE: &str = "/var/tmp/filecoin-proof-parameters/";
+
+const THREADS_MAX: u64 = 1024;
+/// A day: anything longer is a mistake of unit.
+const SECONDS_MAX: u64 = 86_400;
+
+/// Everything an operator may set. Sections and keys are those of `config.example.toml`, which explains each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub gpus: GpusConfig,
+    pub memory: MemoryConfig,
+    pub scheduler: SchedulerConfig,
+    pub synthesis: SynthesisConfig,
+    pub srs: SrsConfig,
+    pub logging: LoggingConfig,
+}
+
+/// `[gpus]`: which devices prove, and how each is treated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GpusConfig {
+    pub devices: DeviceChoice,
+    /// Partitions that one device proves side by side.
+    pub gpu_workers_per_device: u32,
+    /// Threads of the CPU device. 0: one per core.
+    pub cpu_threads: u32,
+    /// Of each device.
+    pub memory_budget: MemoryBudget,
+    /// Part of `memory_budget` that only CRITICAL work may use.
+    pub critical_reserve: ByteSize,
+    /// Prove a known answer before a device is used.
+    pub self_test: bool,
+    pub start_limit_s: u64,
+    pub max_restarts: u32,
+    pub restart_window_s: u64,
+    pub quarantine_s: u64,
+}
+
+impl Default for GpusConfig {
+    fn default() -> Self {
+        Self {
+            devices: DeviceChoice::Auto,
+            gpu_workers_per_device: 1,
+            cpu_threads: 0,
+            memory_budget: MemoryBudget::Auto,
+            critical_reserve: ByteSize(0),
+            self_test: true,
+            start_limit_s: 60,
+            max_restarts: 3,
+            restart_window_s: 60,
+            quarantine_s: 60,
+        }
+    }
+}
+
+/// `[memory]`: host memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemoryConfig {
+    /// Of witnesses and their row values.
+    pub witness_budget: MemoryBudget,
+}
+
+/// `[scheduler]`: how much is accepted and in which order it is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SchedulerConfig {
+    pub max_queued_jobs: u32,
+    pub max_attempts: u32,
+    pub retained_results: u32,
+    pub aging_step_s: u64,
+    pub affinity_limit_s: u64,
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            max_queued_jobs: 256,
+            max_attempts: 3,
+            retained_results: 256,
+            aging_step_s: 300,
+            affinity_limit_s: 30,
+        }
+    }
+}
+
+/// `[synthesis]`: making witnesses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SynthesisConfig {
+    /// 0: one per core.
+    pub threads: u32,
+}
+
+/// `[srs]`: proving keys, and what is kept about them on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SrsConfig {
+    /// See [`Config::params_dir`].
+    pub params_dir: String,
+    /// See [`Config::cache_dir`].
+    pub cache_dir: String,
+}
+
+/// `[logging]`: what is logged, how and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoggingConfig {
+    /// A filter such as `info` or `warn,cuzk=debug`.
+    pub level: String,
+    pub format: LogFormat,
+    /// Empty: standard error.
+    pub file: String,
+}
+
+impl Default for LoggingConfig {
+    fn default() -> Self {
+        Self { level: "warn".to_owned(), format: LogFormat::Text, file: String::new() }
+    }
+}
+
+impl Config {
+    /// Defaults, then `file` (or the file that [`CONFIG_FILE_VARIABLE`] names), then the environment; validated.
+    /// Flags are applied by the caller, who then calls [`Config::validate`] again.
+    ///
+    /// # Errors
+    /// [`ConfigError`] naming the file, the key or the variable.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let environment: Vec<(String, String)> =
+            environment.into_iter().filter(|(name, _)| name.starts_with("CUZK_")).collect();
+        let named = environment.iter().find(|(name, _)| name == CONFIG_FILE_VARIABLE);
+        let file = file.map(Path::to_owned).or_else(|| named.map(|(_, value)| PathBuf::from(value)));
+
+        let mut loader = load::Loader::new();
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(&path).map_err(|error| ConfigError::Read {
+                path: path.display().to_string(),
+                what: error.to_string(),
+            })?;
+            loader.apply_file(&text, &path.display().to_string())?;
+        }
+        for (name, value) in &environment {
+            loader.apply_variable(name, value)?;
+        }
+        let config = loader.finish()?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// A configuration from the text of a file alone. `origin` names it in errors.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn from_toml(text: &str, origin: &str) -> Result<Self, ConfigError> {
+        let mut loader = load::Loader::new();
+        loader.apply_file(text, origin)?;
+        let config = loader.finish()?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Checks what types alone cannot say.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] naming the first key whose value cannot be used, with what it needs and has.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let GpusConfig { gpu_workers_per_device, cpu_threads, start_limit_s, .. } = self.gpus;
+        within("gpus.gpu_workers_per_device", gpu_workers_per_device.into(), 1, 16)?;
+        within("gpus.cpu_threads", cpu_threads.into(), 0, THREADS_MAX)?;
+        within("gpus.start_limit_s", start_limit_s, 1, SECONDS_MAX)?;
+        within("gpus.restart_window_s", self.gpus.restart_window_s, 1, SECONDS_MAX)?;
+        within("gpus.quarantine_s", self.gpus.quarantine_s, 1, SECONDS_MAX)?;
+        within("scheduler.max_queued_jobs", self.scheduler.max_queued_jobs.into(), 1, u64::from(u32::MAX))?;
+        within("scheduler.max_attempts", self.scheduler.max_attempts.into(), 1, 100)?;
+        within("scheduler.aging_step_s", self.scheduler.aging_step_s, 1, SECONDS_MAX)?;
+        within("scheduler.affinity_limit_s", self.scheduler.affinity_limit_s, 0, SECONDS_MAX)?;
+        within("synthesis.threads", self.synthesis.threads.into(), 0, THREADS_MAX)?;
+        at_least("gpus.memory_budget", self.gpus.memory_budget, 64 << 20)?;
+        at_least("memory.witness_budget", self.memory.witness_budget, 1 << 20)?;
+        crate::telemetry::parse_filter(&self.logging.level)
+            .map_err(|what| ConfigError::Value { key: "logging.level".to_owned(), what })?;
+        Ok(())
+    }
+
+    /// The folder of parameter files: `[srs] params_dir`, else [`PARAMETER_CACHE_VARIABLE`], else
+    /// [`DEFAULT_PARAMETER_CACHE`].
+    pub fn params_dir(&self) -> PathBuf {
+        if !self.srs.params_dir.is_empty() {
+            return PathBuf::from(&self.srs.params_dir);
+        }
+        match std::env::var_os(PARAMETER_CACHE_VARIABLE) {
+            Some(dir) if !dir.is_empty() => PathBuf::from(dir),
+            _ => PathBuf::from(DEFAULT_PARAMETER_CACHE),
+        }
+    }
+
+    /// The folder of circuit shapes and of verdicts on parameter files: `[srs] cache_dir`, else
+    /// `$XDG_CACHE_HOME/cuzk`, else `$HOME/.cache/cuzk`, else `cuzk` in the folder for temporary files.
+    pub fn cache_dir(&self) -> PathBuf {
+        if !self.srs.cache_dir.is_empty() {
+            return PathBuf::from(&self.srs.cache_dir);
+        }
+        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        absolute("XDG_CACHE_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+            .unwrap_or_else(std::env::temp_dir)
+            .join("cuzk")
+    }
+}
+
+fn within(key: &str, has: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+    if (min..=max).contains(&has) {
+        return Ok(());
+    }
+    Err(ConfigError::Value { key: key.to_owned(), what: format!("needs {min} to {max}, has {has}") })
+}
+
+fn at_least(key: &str, has: MemoryBudget, min_bytes: u64) -> Result<(), ConfigError> {
+    match has.bytes() {
+        Some(bytes) if bytes < min_bytes => Err(ConfigError::Value {
+            key: key.to_owned(),
+            what: format!("needs {} at least, has {has}", ByteSize(min_bytes)),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,1 +1,262 @@
-//! engine
+//! [`Engine`]: build, submit, await, cancel. The only handle a host touches.
+//!
+//! ```no_run
+//! use cuzk::circuits::FilecoinRequest;
+//! use cuzk::engine::{Engine, EngineConfig};
+//! use cuzk::messages::job::{Payload, ProofRequest};
+//!
+//! # fn request() -> FilecoinRequest { FilecoinRequest::default() }
+//! let engine = Engine::start(EngineConfig::default())?;
+//! let job = engine.submit_blocking(ProofRequest::new(Payload::Filecoin(Box::new(request()))))?;
+//! let outcome = job.wait_blocking()?;
+//! println!("{} bytes, verified", outcome.proof.len());
+//! # Ok::<(), cuzk::error::EngineError>(())
+//! ```
+
+mod block;
+pub mod config;
+mod handle;
+mod system;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use self::block::block_on;
+pub use self::config::{DeviceSpec, EngineConfig};
+pub use self::handle::{JobEvents, JobHandle};
+use crate::actors::supervisor::{EngineLinks, Supervisor};
+use crate::actors::synthesizer::pool::WorkerPool;
+use crate::actors::ArbiterLayout;
+use crate::error::{ConfigError, EngineError, ScheduleError};
+use crate::ids::JobId;
+use crate::messages::job::{CancelJob, CancelOutcome, Payload, ProofRequest, SubmitJob};
+use crate::messages::lifecycle::Shutdown;
+use crate::messages::status::EngineStatus;
+use crate::messages::synthesis::DecodeRequest;
+
+/// A running engine. Clones are cheap and speak to the same one, from any thread, in any runtime or none.
+///
+/// Its actors live on threads of their own. When the last clone and the last [`JobHandle`] are dropped, jobs that are
+/// left (detached ones) are cancelled and every thread is joined; [`Engine::shutdown`] lets them finish first.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    links: EngineLinks,
+    /// `true` once every thread of the engine has ended, but for its last few instructions.
+    stopped: watch::Receiver<bool>,
+    /// `None`: the actors live on the host's own arbiter, or the thread was joined.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("stopped", &*self.inner.stopped.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Starts an engine on threads of its own and returns as soon as it takes jobs; devices may still be opening
+    /// (see [`Engine::wait_ready`]).
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] if the configuration is contradictory, [`EngineError::Internal`] if the system refuses
+    /// a thread.
+    pub fn start(config: EngineConfig) -> Result<Self, EngineError> {
+        check(&config)?;
+        let (pool, workers) = start_pool(&config)?;
+        let (stopped_sender, stopped) = watch::channel(false);
+        let (links_sender, links) = oneshot::channel();
+        let config = config.into_supervisor();
+        let thread = std::thread::Builder::new()
+            .name("cuzk-system".into())
+            .spawn(move || system::run(config, pool, workers, links_sender, stopped_sender))
+            .map_err(|error| internal(format!("no thread for the engine: {error}")))?;
+        let links = block_on(links).map_err(|_| internal("the engine's thread ended at once".into()))?;
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { inner: Arc::new(Inner { links, stopped, thread }) })
+    }
+
+    /// Starts the actors on the current arbiter of a running actix system: for simulations, where a paused clock is
+    /// then exact. Blocking methods must not be called on that thread. The layout is
+    /// [`ArbiterLayout::SingleThread`], whatever the configuration says.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    ///
+    /// # Panics
+    /// If there is no current arbiter.
+    pub async fn start_on_current_arbiter(mut config: EngineConfig) -> Result<Self, EngineError> {
+        use actix::Actor;
+        check(&config)?;
+        config.arbiter_layout = ArbiterLayout::SingleThread;
+        let (pool, workers) = start_pool(&config)?;
+        let (stopped_sender, stopped) = watch::channel(false);
+        let (links_sender, links) = oneshot::channel();
+        let (arbiters_sender, arbiters) = oneshot::channel();
+        Supervisor::new(config.into_supervisor(), pool, links_sender, arbiters_sender).start();
+        actix_rt::spawn(async move {
+            // All on this arbiter: there is none to join. Worker threads end by themselves with the pool.
+            drop(workers);
+            let _ = arbiters.await;
+            stopped_sender.send_replace(true);
+        });
+        let links = links.await.map_err(|_| internal("the supervisor did not start".into()))?;
+        Ok(Self { inner: Arc::new(Inner { links, stopped, thread: Mutex::new(None) }) })
+    }
+
+    /// Decodes, validates and accepts a request. A refused one leaves no trace.
+    ///
+    /// # Errors
+    /// [`EngineError::Request`] naming the field, [`EngineError::Schedule`] if the queue is full, the engine is
+    /// shutting down or no device can ever serve it.
+    pub async fn submit(&self, request: ProofRequest) -> Result<JobHandle, EngineError> {
+        let span = tracing::info_span!("job", request_id = %request.request_id);
+        let workload = match request.payload {
+            Payload::Workload(workload) => workload,
+            Payload::Filecoin(request) => {
+                let decode = self.inner.links.decode.borrow().clone();
+                decode.send(DecodeRequest { request }).await.map_err(|_| self.unreachable())??
+            }
+        };
+        let submit = SubmitJob {
+            request_id: request.request_id,
+            workload,
+            priority: request.priority,
+            deadline: request.deadline,
+            blinding: request.blinding,
+            placement: request.placement,
+            span,
+        };
+        let accepted = self.inner.links.submit.send(submit).await.map_err(|_| self.unreachable())??;
+        Ok(JobHandle::new(self.clone(), accepted))
+    }
+
+    /// As [`Engine::submit`], blocking. Not for the threads of an async runtime.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`].
+    pub fn submit_blocking(&self, request: ProofRequest) -> Result<JobHandle, EngineError> {
+        block_on(self.submit(request))
+    }
+
+    /// Cancels a job, whoever waits for it. Idempotent.
+    ///
+    /// # Errors
+    /// [`EngineError::Schedule`] if the engine has stopped.
+    pub async fn cancel(&self, job: JobId) -> Result<CancelOutcome, EngineError> {
+        self.inner.links.cancel.send(CancelJob { job }).await.map_err(|_| self.unreachable())
+    }
+
+    /// As [`Engine::cancel`], blocking.
+    ///
+    /// # Errors
+    /// As [`Engine::cancel`].
+    pub fn cancel_blocking(&self, job: JobId) -> Result<CancelOutcome, EngineError> {
+        block_on(self.cancel(job))
+    }
+
+    /// The engine's state: the last snapshot that was published. Waits for nothing, least of all for proving.
+    pub fn status(&self) -> Arc<EngineStatus> {
+        self.inner.links.status.borrow().clone()
+    }
+
+    /// Waits until jobs are accepted and at least one device can prove them.
+    ///
+    /// # Errors
+    /// [`EngineError::Schedule`] if every device was given up, or the engine stops before.
+    pub async fn wait_ready(&self) -> Result<(), EngineError> {
+        let mut status = self.inner.links.status.clone();
+        let settled = status.wait_for(|status| status.ready || is_hopeless(status)).await;
+        match settled {
+            Ok(status) if status.ready => Ok(()),
+            Ok(status) => Err(ScheduleError::NoDevice(status.reasons.join("; ")).into()),
+            Err(_) => Err(self.unreachable()),
+        }
+    }
+
+    /// As [`Engine::wait_ready`], blocking.
+    ///
+    /// # Errors
+    /// As [`Engine::wait_ready`].
+    pub fn wait_ready_blocking(&self) -> Result<(), EngineError> {
+        block_on(self.wait_ready())
+    }
+
+    /// Takes no new jobs, lets accepted ones finish for `drain` at most, then ends those that are left with
+    /// [`ScheduleError::Draining`], stops every actor and joins every thread. Any clone may call it, more than once;
+    /// the shortest `drain` counts.
+    pub async fn shutdown(&self, drain: Duration) {
+        self.inner.links.shutdown.do_send(Shutdown { drain });
+        let mut stopped = self.inner.stopped.clone();
+        // An error means that the sender is gone, and the thread with it.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+        self.inner.join();
+    }
+
+    /// As [`Engine::shutdown`], blocking.
+    pub fn shutdown_blocking(&self, drain: Duration) {
+        block_on(self.shutdown(drain));
+    }
+
+    fn unreachable(&self) -> EngineError {
+        if *self.inner.stopped.borrow() || self.status().draining {
+            ScheduleError::Draining.into()
+        } else {
+            internal("an actor of the engine does not answer; it stops".into())
+        }
+    }
+}
+
+impl Inner {
+    fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return };
+        // A handle that is dropped by the engine's own thread cannot wait for that thread.
+        if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+            tracing::error!("the engine's thread ended by a panic");
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.links.shutdown.do_send(Shutdown { drain: Duration::ZERO });
+        self.join();
+    }
+}
+
+fn internal(what: String) -> EngineError {
+    EngineError::Internal { what }
+}
+
+fn is_hopeless(status: &EngineStatus) -> bool {
+    status.draining || (status.uptime_ms > 0 && status.devices.iter().all(|device| device.state == "gone"))
+}
+
+fn start_pool(
+    config: &EngineConfig,
+) -> Result<(WorkerPool, crate::actors::synthesizer::pool::WorkerThreads), EngineError> {
+    WorkerPool::start(config.synthesis_threads)
+        .map_err(|error| internal(format!("no threads for synthesis: {error}")))
+}
+
+fn check(config: &EngineConfig) -> Result<(), ConfigError> {
+    let value = |key: &str, what: String| ConfigError::Value { key: key.into(), what };
+    if config.max_attempts == 0 {
+        return Err(value("max_attempts", "needs 1 at least, has 0".into()));
+    }
+    let mut names = BTreeSet::new();
+    for device in &config.devices {
+        if !names.insert(device.device_id()) {
+            return Err(value("devices", format!("{} is listed twice", device.device_id())));
+        }
+    }
+    Ok(())
+}

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::ids::{CircuitId, WorkRef};
+use crate::ids::{CircuitId, DeviceId, WorkRef};
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,9 +97,22 @@ pub enum SrsError {
     /// The SRS belongs to another circuit.
     #[error("srs does not fit circuit: {what}: circuit needs {needs}, srs has {has}")]
     Mismatch { what: &'static str, needs: u64, has: u64 },
+    /// Parameters cannot be made for this circuit.
+    #[error("parameters not generated: {what}")]
+    Generate { what: String },
     /// A stored circuit shape is damaged or of another version; it is recorded anew.
     #[error("{path}: not a usable shape file: {what}")]
     ShapeFile { path: PathBuf, what: String },
+}
+
+impl SrsError {
+    /// Names the circuit that the missing file was wanted for; a reader of files does not know it.
+    pub fn for_circuit(mut self, name: &CircuitId) -> Self {
+        if let Self::Missing { circuit, .. } = &mut self {
+            *circuit = name.to_string();
+        }
+        self
+    }
 }
 
 /// No way to run this work within the budget.
@@ -128,6 +141,13 @@ pub enum DeviceError {
         #[source]
         source: SrsError,
     },
+    /// The witness is of another shape; the check before the device should have found it. Nothing was launched.
+    #[error("{at}: {source}")]
+    Witness {
+        at: WorkRef,
+        #[source]
+        source: SynthesisError,
+    },
     /// A stage ran past its watchdog. The device is lost.
     #[error("{at}: stage {stage} ran longer than {limit_ms} ms")]
     Hung { at: WorkRef, stage: &'static str, limit_ms: u64 },
@@ -145,6 +165,9 @@ pub enum DeviceError {
     /// The device could not be opened.
     #[error("device {device}: {what}")]
     Open { device: String, what: String },
+    /// A partition that runs uses this proving key; evict it later.
+    #[error("device {device}: srs of {circuit} is in use")]
+    SrsInUse { device: DeviceId, circuit: CircuitId },
     /// The device is draining or has no free lane; the work was not taken.
     #[error("{at}: device does not take work: {what}")]
     NotTaking { at: WorkRef, what: &'static str },
@@ -157,11 +180,13 @@ impl DeviceError {
             Self::OutOfVram { .. }
             | Self::Plan { .. }
             | Self::InvalidProof { .. }
+            | Self::SrsInUse { .. }
             | Self::NotTaking { .. } => ErrorClass::Retry,
             Self::Hung { .. } | Self::Fault { .. } | Self::Lost { .. } | Self::Open { .. } => {
                 ErrorClass::DeviceLost
             }
             Self::Cancelled { .. } => ErrorClass::Cancelled,
+            Self::Witness { .. } => ErrorClass::Bug,
         }
     }
 }

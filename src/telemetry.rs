@@ -1,1 +1,100 @@
-//! telemetry
+//! Logs: format, filter and place, as `[logging]` says.
+//!
+//! Logs never go to standard output, which belongs to results. Records of the `log` crate (Filecoin's libraries use
+//! it) pass through the same filter and format, and so do panics: a worker's panic becomes one log line instead of
+//! free text on standard error.
+
+use std::fs::OpenOptions;
+use std::io::IsTerminal;
+use std::path::Path;
+
+use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+
+use crate::config::{LogFormat, LoggingConfig};
+use crate::error::ConfigError;
+
+/// Keeps logs flowing. Drop it last: what is still buffered is written then.
+#[must_use = "logs stop when this is dropped"]
+pub struct TelemetryGuard {
+    _appender: WorkerGuard,
+}
+
+/// A filter such as `info` or `warn,cuzk=debug`.
+///
+/// # Errors
+/// What is wrong with it, and what to write instead.
+pub fn parse_filter(text: &str) -> Result<EnvFilter, String> {
+    // `EnvFilter` reads an unknown level such as `verbose` as the name of a module, which would silence everything.
+    let is_level = |word: &str| {
+        matches!(word.to_ascii_lowercase().as_str(), "off" | "error" | "warn" | "info" | "debug" | "trace")
+    };
+    let first = text.split(',').next().unwrap_or_default().trim();
+    if first.is_empty() || (!first.contains(['=', '[', ':']) && !is_level(first)) {
+        return Err(format!(
+            "`{text}` does not begin with a level: use off, error, warn, info, debug or trace, as in `info` or \
+             `warn,cuzk=debug`"
+        ));
+    }
+    EnvFilter::try_new(text).map_err(|error| format!("`{text}`: {error}"))
+}
+
+/// Starts logging for the whole process. Call once, before any thread is started; a second call is an error.
+///
+/// # Errors
+/// [`ConfigError`] if the filter is wrong, the file cannot be opened, or logging has already been started.
+pub fn init(config: &LoggingConfig) -> Result<TelemetryGuard, ConfigError> {
+    let value = |key: &str, what: String| ConfigError::Value { key: key.to_owned(), what };
+    let filter = parse_filter(&config.level).map_err(|what| value("logging.level", what))?;
+    let to_file = !config.file.is_empty();
+    let (writer, guard) = if to_file { file_writer(Path::new(&config.file))? } else { stderr_writer() };
+    let ansi = !to_file && config.format == LogFormat::Text && std::io::stderr().is_terminal();
+
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(ansi)
+        .with_writer(BoxMakeWriter::new(writer));
+    let started = match config.format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| value("logging", error.to_string()))?;
+    log_panics();
+    Ok(TelemetryGuard { _appender: guard })
+}
+
+fn file_writer(path: &Path) -> Result<(NonBlocking, WorkerGuard), ConfigError> {
+    let file = OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+        ConfigError::Value { key: "logging.file".to_owned(), what: format!("{}: {error}", path.display()) }
+    })?;
+    Ok(tracing_appender::non_blocking(file))
+}
+
+fn stderr_writer() -> (NonBlocking, WorkerGuard) {
+    tracing_appender::non_blocking(std::io::stderr())
+}
+
+/// One log line per panic. Panics that are part of normal work (Filecoin's circuits panic on some bad inputs, and
+/// the Synthesizer turns that into a typed error) are only seen with `debug`; the thread's name tells them apart.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("unnamed");
+        let payload = info.payload();
+        let message = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("(no message)");
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        if name.starts_with(CAUGHT_PANIC_THREADS) {
+            tracing::debug!(thread = name, place, "panic caught: {message}");
+        } else {
+            tracing::error!(thread = name, place, "panic: {message}");
+        }
+    }));
+}
+
+/// Prefix of the names of threads whose panics are caught and reported as the job's error.
+const CAUGHT_PANIC_THREADS: &str = "cuzk-worker";

@@ -1,4 +1,17 @@
-//! The actors.
+//! The actors: thin over [`crate::policy`], one mailbox each, nothing shared between them.
+//!
+//! ```text
+//!                 Engine  (handle, any thread)
+//!                    |
+//!               Supervisor                     starts, watches, rebuilds, drains all others
+//!              /     |     \
+//!    Synthesizer  Scheduler  GpuDevice x N     each device on an arbiter thread of its own
+//!    worker threads    |
+//!                      +---> picks ONE device per partition, and spends one of its credits
+//! ```
+//!
+//! No handler waits. Facts go by `do_send` and reply `()`; what must be limited is limited by credits and budgets,
+//! never by a mailbox.
 
 pub mod gpu_device;
 pub mod scheduler;

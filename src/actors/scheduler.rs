@@ -1,1 +1,181 @@
-//! scheduler
+//! The Scheduler: the job table, and handlers over the pure decisions of [`crate::policy`].
+//!
+//! ```text
+//! Engine --SubmitJob, CancelJob, ReleaseTicket--> Scheduler --PrepareCircuit, SynthesizeWitness, Verify*--> Synthesizer
+//!                                                           --ProvePartition + LaneCredit--> one GpuDevice
+//! Synthesizer --WitnessSynthesized, ProofsVerified, …--> Scheduler <--PartitionProved, PartitionFailed, LaneFreed-- GpuDevice
+//! Supervisor  --DeviceReady, DeviceLost, ActorDied, DeviceWithdrawn, Drain--> Scheduler
+//! ```
+//!
+//! Every handler changes the table and then runs `Scheduler::pump`, which does whatever has become possible:
+//! expire, ask for witnesses, dispatch, verify. A result counts only if it answers the attempt that was asked for;
+//! a proof counts only after it was verified. What must never happen: a job that leaves the table without an answer.
+//! There is one way out, `Scheduler::finish`; and if this actor itself dies, its callers' channels close and they
+//! get an error.
+
+mod devices;
+mod flow;
+mod intake;
+mod job;
+mod lifecycle;
+mod outcome;
+mod results;
+mod snapshot;
+mod synthesis;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Recipient};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use self::devices::Devices;
+use self::job::Job;
+use crate::circuits::{SrsSource, WorkKind};
+use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
+use crate::messages::device::LaneFreed;
+use crate::messages::job::{JobEvent, JobResult, ReleaseTicket};
+use crate::messages::lifecycle::Drained;
+use crate::messages::status::{EngineStatus, Totals};
+use crate::messages::synthesis::{PreparedCircuit, SynthesizerAddress};
+use crate::policy::admission::{ByteBudget, Identities, WorkIdentity};
+use crate::policy::health::HealthPolicy;
+use crate::policy::queue::QueuePolicy;
+
+/// Limits and policies.
+#[derive(Clone, Debug)]
+pub struct SchedulerConfig {
+    pub devices: Vec<DeviceId>,
+    pub max_queued_jobs: usize,
+    pub max_attempts: u32,
+    pub retained_results: usize,
+    pub host_memory_budget_bytes: u64,
+    pub circuit_memory_budget_bytes: u64,
+    /// Witnesses being made at a time: the Synthesizer's threads. More would only take the order out of our hands.
+    pub max_synthesizing: usize,
+    pub queue: QueuePolicy,
+    pub health: HealthPolicy,
+}
+
+/// A circuit in host memory, or on its way there.
+enum Circuit {
+    Loading {
+        source: SrsSource,
+    },
+    Ready {
+        circuit: Arc<PreparedCircuit>,
+        /// When a job of it last came in or ended.
+        used_at: Duration,
+    },
+}
+
+/// A job that has ended, kept so that the same request attaches to it.
+struct EndedJob {
+    request_id: String,
+    identity: Option<WorkIdentity>,
+    accepted: JobEvent,
+    result: JobResult,
+}
+
+/// Where this actor can be told things, for guards that tell it.
+struct OwnAddress {
+    lane_freed: Recipient<LaneFreed>,
+    ticket_released: Recipient<ReleaseTicket>,
+}
+
+/// See the module.
+pub struct Scheduler {
+    config: SchedulerConfig,
+    begun: Instant,
+    own: Option<OwnAddress>,
+    drained: Recipient<Drained>,
+    synthesizer: Option<SynthesizerAddress>,
+    jobs: BTreeMap<JobId, Job>,
+    ended: HashMap<JobId, EndedJob>,
+    ended_order: VecDeque<JobId>,
+    identities: Identities,
+    /// Partitions without a witness.
+    waiting: BTreeSet<(JobId, PartitionIndex)>,
+    /// Partitions with a witness and without a device.
+    ready: BTreeSet<(JobId, PartitionIndex)>,
+    deadlines: BTreeSet<(Duration, JobId)>,
+    num_synthesizing: usize,
+    circuits: HashMap<CircuitId, Circuit>,
+    devices: Devices,
+    budget: ByteBudget,
+    next_job: u64,
+    next_ticket: u64,
+    draining: bool,
+    reported_drained: bool,
+    totals: Totals,
+    status: watch::Sender<Arc<EngineStatus>>,
+    published_at: Option<Duration>,
+}
+
+/// How often deadlines are looked at and the status is published when nothing else happens.
+const TICK: Duration = Duration::from_millis(50);
+
+impl Scheduler {
+    pub fn new(
+        config: SchedulerConfig,
+        drained: Recipient<Drained>,
+        status: watch::Sender<Arc<EngineStatus>>,
+    ) -> Self {
+        assert!(config.max_attempts > 0, "a partition needs an attempt to be proved");
+        Self {
+            begun: Instant::now(),
+            own: None,
+            drained,
+            synthesizer: None,
+            jobs: BTreeMap::new(),
+            ended: HashMap::new(),
+            ended_order: VecDeque::new(),
+            identities: Identities::default(),
+            waiting: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            num_synthesizing: 0,
+            circuits: HashMap::new(),
+            devices: Devices::new(config.devices.iter().cloned(), config.health),
+            budget: ByteBudget::new(config.host_memory_budget_bytes),
+            next_job: 1,
+            next_ticket: 1,
+            draining: false,
+            reported_drained: false,
+            totals: Totals::default(),
+            status,
+            published_at: None,
+            config,
+        }
+    }
+
+    /// Time since the start: what the policies count in.
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn own(&self) -> &OwnAddress {
+        self.own.as_ref().expect("set when the actor started")
+    }
+}
+
+impl Actor for Scheduler {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let address = ctx.address();
+        self.own = Some(OwnAddress {
+            lane_freed: address.clone().recipient(),
+            ticket_released: address.recipient(),
+        });
+        // Idempotent: ticks that were missed come in a burst.
+        ctx.run_interval(TICK, |actor, _| actor.pump());
+        self.publish();
+    }
+}
+
+/// Every kind, in the order in which status lists them.
+const KINDS: [WorkKind; 5] =
+    [WorkKind::WinningPost, WorkKind::WindowPost, WorkKind::PorepC2, WorkKind::SnapUpdate, WorkKind::Custom];

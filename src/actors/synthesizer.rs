@@ -1,1 +1,202 @@
-//! synthesizer
+//! The Synthesizer: CPU worker threads for everything that takes time on the host.
+//!
+//! ```text
+//! Engine, Scheduler --commands--> Synthesizer --tasks (bounded channel)--> worker threads --facts--> Scheduler
+//! ```
+//!
+//! The actor itself only orders tasks: it hands one to the pool when a thread is free, and keeps the others ranked.
+//! Verification goes before everything, since it finishes what is nearly done; decoding next, since a caller waits
+//! for it; then circuits and witnesses by priority. A task's panic becomes a typed error, and the thread survives.
+
+pub mod pool;
+mod tasks;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Recipient, ResponseFuture};
+use tokio::sync::oneshot;
+
+use self::pool::{Refused, Task, WorkerPool};
+use crate::error::{EngineError, ScheduleError};
+use crate::messages::job::Priority;
+use crate::messages::lifecycle::StopActor;
+use crate::messages::synthesis::{
+    DecodeRequest, PrepareCircuit, SynthesizeWitness, SynthesizerAddress, SynthesizerPeers, VerifyJob,
+    VerifyProofs, WorkerFreed,
+};
+
+/// Folders and limits.
+#[derive(Clone, Debug)]
+pub struct SynthesizerConfig {
+    pub params_dir: PathBuf,
+    pub shape_cache_dir: Option<PathBuf>,
+    pub verdict_dir: Option<PathBuf>,
+    /// Requests that may wait to be decoded.
+    pub max_waiting_decodes: usize,
+}
+
+/// What kind of task, in order of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum TaskClass {
+    Verify,
+    Decode,
+    Prepare,
+    Witness,
+}
+
+/// Smaller goes first: class, priority (highest first), order of arrival.
+type TaskRank = (TaskClass, std::cmp::Reverse<Priority>, u64);
+
+/// See the module.
+pub struct Synthesizer {
+    config: SynthesizerConfig,
+    pool: WorkerPool,
+    peers: SynthesizerPeers,
+    waiting: BTreeMap<TaskRank, Task>,
+    waiting_decodes: usize,
+    busy_threads: usize,
+    arrivals: u64,
+    freed: Option<Recipient<WorkerFreed>>,
+}
+
+/// After a restart the pool may still be full of the predecessor's tasks, of whose end nobody tells us.
+const FULL_POOL_RETRY: Duration = Duration::from_millis(50);
+
+impl Synthesizer {
+    pub fn new(config: SynthesizerConfig, pool: WorkerPool, peers: SynthesizerPeers) -> Self {
+        Self {
+            config,
+            pool,
+            peers,
+            waiting: BTreeMap::new(),
+            waiting_decodes: 0,
+            busy_threads: 0,
+            arrivals: 0,
+            freed: None,
+        }
+    }
+
+    /// What peers may say to the Synthesizer at `address`.
+    pub fn address(address: &actix::Addr<Self>) -> SynthesizerAddress {
+        SynthesizerAddress {
+            decode: address.clone().recipient(),
+            prepare: address.clone().recipient(),
+            witness: address.clone().recipient(),
+            verify: address.clone().recipient(),
+            verify_job: address.clone().recipient(),
+        }
+    }
+
+    fn add(&mut self, class: TaskClass, priority: Priority, task: Task, ctx: &mut Context<Self>) {
+        self.arrivals += 1;
+        self.waiting.insert((class, std::cmp::Reverse(priority), self.arrivals), task);
+        self.feed(ctx);
+    }
+
+    /// Hands tasks to the pool while threads are free.
+    fn feed(&mut self, ctx: &mut Context<Self>) {
+        while self.busy_threads < self.pool.num_threads().max(1) {
+            let Some((rank, task)) = self.waiting.pop_first() else { return };
+            let freed = self.freed.clone().expect("set when the actor started");
+            match self.pool.run(task, freed) {
+                Ok(()) => {
+                    self.busy_threads += 1;
+                    self.waiting_decodes -= usize::from(rank.0 == TaskClass::Decode);
+                }
+                Err(Refused(task)) => {
+                    self.waiting.insert(rank, task);
+                    ctx.run_later(FULL_POOL_RETRY, |actor, ctx| actor.feed(ctx));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Actor for Synthesizer {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.freed = Some(ctx.address().recipient());
+    }
+}
+
+impl Handler<WorkerFreed> for Synthesizer {
+    type Result = ();
+
+    fn handle(&mut self, _: WorkerFreed, ctx: &mut Self::Context) {
+        self.busy_threads = self.busy_threads.saturating_sub(1);
+        self.feed(ctx);
+    }
+}
+
+impl Handler<DecodeRequest> for Synthesizer {
+    type Result = ResponseFuture<Result<std::sync::Arc<dyn crate::circuits::Workload>, EngineError>>;
+
+    fn handle(&mut self, decode: DecodeRequest, ctx: &mut Self::Context) -> Self::Result {
+        let limit = self.config.max_waiting_decodes;
+        if self.waiting_decodes >= limit {
+            let full = ScheduleError::QueueFull { jobs: self.waiting_decodes, limit };
+            return Box::pin(async move { Err(full.into()) });
+        }
+        let (reply, decoded) = oneshot::channel();
+        let params_dir = self.config.params_dir.clone();
+        self.waiting_decodes += 1;
+        let task: Task = Box::new(move || {
+            // The caller may have gone away; then nobody needs the answer.
+            let _ = reply.send(tasks::decode(*decode.request, &params_dir));
+        });
+        self.add(TaskClass::Decode, Priority::Normal, task, ctx);
+        Box::pin(async move { decoded.await.unwrap_or(Err(ScheduleError::Draining.into())) })
+    }
+}
+
+impl Handler<PrepareCircuit> for Synthesizer {
+    type Result = ();
+
+    fn handle(&mut self, prepare: PrepareCircuit, ctx: &mut Self::Context) {
+        let (config, peers) = (self.config.clone(), self.peers.clone());
+        let task: Task = Box::new(move || tasks::prepare_circuit(prepare, &config, &peers));
+        self.add(TaskClass::Prepare, Priority::Normal, task, ctx);
+    }
+}
+
+impl Handler<SynthesizeWitness> for Synthesizer {
+    type Result = ();
+
+    fn handle(&mut self, command: SynthesizeWitness, ctx: &mut Self::Context) {
+        let (priority, peers) = (command.priority, self.peers.clone());
+        let task: Task = Box::new(move || tasks::synthesize(command, &peers));
+        self.add(TaskClass::Witness, priority, task, ctx);
+    }
+}
+
+impl Handler<VerifyProofs> for Synthesizer {
+    type Result = ();
+
+    fn handle(&mut self, command: VerifyProofs, ctx: &mut Self::Context) {
+        let (priority, peers) = (command.priority, self.peers.clone());
+        let task: Task = Box::new(move || tasks::verify_proofs(command, &peers));
+        self.add(TaskClass::Verify, priority, task, ctx);
+    }
+}
+
+impl Handler<VerifyJob> for Synthesizer {
+    type Result = ();
+
+    fn handle(&mut self, command: VerifyJob, ctx: &mut Self::Context) {
+        let (priority, peers) = (command.priority, self.peers.clone());
+        let task: Task = Box::new(move || tasks::verify_job(command, &peers));
+        self.add(TaskClass::Verify, priority, task, ctx);
+    }
+}
+
+impl Handler<StopActor> for Synthesizer {
+    type Result = ();
+
+    fn handle(&mut self, _: StopActor, ctx: &mut Self::Context) {
+        ctx.stop();
+    }
+}

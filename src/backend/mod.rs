@@ -1,10 +1,24 @@
 //! What a device actor drives: [`DeviceBackend`].
 //!
-//! The contract is drawn for CUDA: work is enqueued and polled, nothing here waits, memory is reserved before it is
-//! used, a lane is an ordered stream of stages, and a finished stage wakes the actor through [`BackendWaker`].
+//! The contract is drawn for CUDA: work is enqueued and polled, nothing here waits, memory is planned and reserved
+//! before it is used, a lane is an ordered stream of stages, and a finished stage wakes the actor through
+//! [`BackendWaker`].
+//!
+//! ```text
+//! actor                                    backend                          CUDA's reading of it
+//! begin(lane, work, plan)                  keeps the work                   pick stream, take memory of the plan
+//! enqueue(lane, Upload)                    runs                             copies, event
+//! enqueue(lane, Quotient)                  runs after it                    launches, event
+//!                         <- waker()                                        host function behind each event
+//! poll() -> StageDone(Upload) …                                             query the events
+//! abort(lane)                              drops what has not begun         flag read between launches
+//! poll() -> Aborted(lane)                  the lane is empty                last event passed, memory free
+//! take_proof(lane)                         the lane is empty                answers read back and assembled
+//! ```
 
 pub mod cpu;
 pub mod sim;
+pub mod steps;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +27,7 @@ use std::time::Duration;
 use crate::error::DeviceError;
 use crate::groth16::{Assignment, Blinding, Evaluations, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, DeviceId, WorkRef};
+use crate::policy::plan::{ProvePlan, QuerySet};
 
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +75,16 @@ impl Stage {
         Stage::Assemble,
     ];
 
+    /// Position in [`Stage::ALL`].
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The stage of that name, as [`Stage::as_str`] gives it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.as_str() == name)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Upload => "upload",
@@ -83,12 +108,13 @@ impl fmt::Display for Stage {
 
 /// A partition as a device gets it.
 pub struct PartitionWork {
+    /// Names the work. A device's self-test has no partition.
     pub at: WorkRef,
     pub circuit: CircuitId,
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
     pub assignment: Arc<Assignment>,
-    /// Row values, if the witness check already made them.
+    /// Row values, if the witness check already made them: consumed by [`Stage::Quotient`].
     pub evaluations: Option<Evaluations>,
     pub blinding: Blinding,
 }
@@ -102,6 +128,47 @@ impl fmt::Debug for PartitionWork {
     }
 }
 
+/// The lanes a device has. Normal ones are numbered from 0, the critical ones follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneLayout {
+    /// Lanes for any work. At least 1.
+    pub normal: u32,
+    /// Lanes for CRITICAL work alone (CUDA: streams of higher priority).
+    pub critical: u32,
+    /// Whether the hardware itself lets a critical lane go first while normal lanes run. If not, the actor enqueues
+    /// no normal stage while a critical partition runs.
+    pub critical_preempts: bool,
+}
+
+/// What the device's memory has to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryModel {
+    /// Its own memory: an SRS is copied there, as a whole or in chunks.
+    Dedicated,
+    /// Host memory: queries are read where the host store holds them, which also accounts for them.
+    SharedWithHost,
+}
+
+/// When a stage counts as hung: after `max(floor, factor * slowest seen for this circuit and stage)`.
+///
+/// A floor that is too low loses healthy devices on their first large circuit, since nothing has been measured yet;
+/// one that is too high only delays the moment a hang is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchdogConfig {
+    /// Least limit of a computing stage.
+    pub floor: Duration,
+    /// Least limit of [`Stage::Upload`], which may load a whole SRS.
+    pub upload_floor: Duration,
+    /// Multiple of the slowest run seen. At least 1.
+    pub factor: u32,
+}
+
+impl Default for WatchdogConfig {
+    fn default() -> Self {
+        Self { floor: Duration::from_secs(120), upload_floor: Duration::from_secs(600), factor: 8 }
+    }
+}
+
 /// What a poll reports.
 #[derive(Debug)]
 pub enum BackendEvent {
@@ -110,55 +177,96 @@ pub enum BackendEvent {
         stage: Stage,
         elapsed: Duration,
     },
-    /// The stage failed; the lane holds nothing any more.
+    /// The stage failed, and later ones of the lane are dropped: the lane is empty.
     StageFailed {
         lane: LaneIndex,
         stage: Stage,
         error: DeviceError,
     },
+    /// An [`DeviceBackend::abort`] took effect: the lane is empty.
+    Aborted {
+        lane: LaneIndex,
+    },
 }
 
-/// Wakes the device actor from any thread: "poll me". Cheap, never blocks, may be called spuriously.
+/// A proof as a lane gives it back.
+#[derive(Clone, Debug)]
+pub struct FinishedProof {
+    /// Not verified.
+    pub proof: Proof,
+    /// Highest device memory in use for this partition, in bytes, without resident queries.
+    pub memory_peak_bytes: u64,
+}
+
+/// Wakes the device actor from any thread: "poll me". Cheap, never blocks, may be called spuriously, and still after
+/// the actor has gone.
 pub type BackendWaker = Arc<dyn Fn() + Send + Sync>;
 
 /// One open device. Created, used and dropped on its actor's thread; need not be `Send`.
-pub trait DeviceBackend: 'static {
+///
+/// No method waits. The actor calls them within these rules, so a backend may treat a violation as a bug:
+/// a lane is empty at [`begin`](Self::begin); stages come in the order of [`Stage::ALL`] (without `Evaluate` if the
+/// work has evaluations), each once, at most 1 + [`stages_ahead`](Self::stages_ahead) of them unfinished; after an
+/// `Err`, a `StageFailed` or an `Aborted` the lane is empty.
+pub trait DeviceBackend: Unpin + 'static {
     fn info(&self) -> DeviceInfo;
 
-    /// Lanes this device runs side by side.
-    fn num_lanes(&self) -> u32;
+    fn lanes(&self) -> LaneLayout;
 
-    /// Stages that may be enqueued ahead of the one that runs, per lane (0: one at a time).
+    /// Stages that may be enqueued behind the one that runs, per lane (0: one at a time).
     fn stages_ahead(&self) -> u32;
 
-    /// Gives `lane` a partition. Allocates nothing beyond `reservation_bytes`.
-    fn begin(
-        &mut self,
-        lane: LaneIndex,
-        work: PartitionWork,
-        reservation_bytes: u64,
-    ) -> Result<(), DeviceError>;
+    fn memory_model(&self) -> MemoryModel;
+
+    /// Gives an empty `lane` a partition to run as `plan` says: in every stage no more than
+    /// `plan.stage_bytes[stage]` of working memory, and `plan.resident` queries loaded by the `Upload` stage unless
+    /// they are there already. Resident queries stay until [`evict_srs`](Self::evict_srs).
+    ///
+    /// # Errors
+    /// If the work cannot even begin; nothing is held then.
+    fn begin(&mut self, lane: LaneIndex, work: PartitionWork, plan: &ProvePlan) -> Result<(), DeviceError>;
 
     /// Enqueues the next stage of the lane's partition and returns at once.
+    ///
+    /// # Errors
+    /// If it cannot be enqueued; the lane is empty then.
     fn enqueue(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError>;
 
     /// Everything that finished since the last poll, in order per lane.
     fn poll(&mut self) -> Vec<BackendEvent>;
 
-    /// The finished proof of a lane whose `Assemble` stage is done. The lane is free afterwards.
-    fn take_proof(&mut self, lane: LaneIndex) -> Result<Proof, DeviceError>;
+    /// The finished proof of a lane whose `Assemble` stage is done. The lane is empty afterwards.
+    ///
+    /// # Errors
+    /// If there is none: a bug of the caller or of the backend.
+    fn take_proof(&mut self, lane: LaneIndex) -> Result<FinishedProof, DeviceError>;
 
-    /// Drops the lane's partition once its running stage ends; that end is still reported.
+    /// Stops the lane's partition at the next stage boundary, or before if the backend can: stages that have not
+    /// begun are dropped. Exactly one [`BackendEvent::Aborted`] follows, also if nothing was running. A failure of the
+    /// running stage is no longer reported, unless it loses the device.
     fn abort(&mut self, lane: LaneIndex);
 
-    /// Frees a circuit's SRS on the device; `false` if it was not resident.
+    /// The queries of this circuit that are loaded.
+    fn resident(&self, circuit: &CircuitId) -> QuerySet;
+
+    /// Frees a circuit's queries on the device; `false` if there were none. The actor does not ask while a lane uses
+    /// them.
     fn evict_srs(&mut self, circuit: &CircuitId) -> bool;
 
-    /// Bytes of device memory in use by this backend, and the highest value since `begin` of the running work.
+    /// Device memory in use by this backend, in bytes, resident queries included.
     fn memory_in_use_bytes(&self) -> u64;
 
-    /// Gives idle pooled memory back.
+    /// Gives idle pooled memory back to the system.
     fn trim(&mut self);
+
+    /// Lets go of a device that hangs or is gone. Freeing its handles would wait for it, so they are leaked; a backend
+    /// whose teardown never waits may clean up.
+    fn abandon(self)
+    where
+        Self: Sized,
+    {
+        std::mem::forget(self);
+    }
 }
 
 /// Opens a device on its actor's thread. The factory crosses threads, the backend does not.
@@ -167,5 +275,23 @@ pub trait BackendFactory: Send + Sync + 'static {
 
     fn device_id(&self) -> DeviceId;
 
+    /// `cpu`, `sim`, `cuda`.
+    fn backend(&self) -> &'static str;
+
+    /// Opens the device. May block: the actor has not reported ready yet. `waker` is called, from any thread, each
+    /// time something may be there to [`poll`](DeviceBackend::poll).
+    ///
+    /// # Errors
+    /// [`DeviceError::Open`] saying why there is no such device now.
     fn open(&self, waker: BackendWaker) -> Result<Self::Backend, DeviceError>;
+
+    /// `false` if its proofs are placeholders: no self-test can be made then.
+    fn makes_proofs(&self) -> bool {
+        true
+    }
+
+    /// Limits that suit this kind of device.
+    fn watchdog(&self) -> WatchdogConfig {
+        WatchdogConfig::default()
+    }
 }

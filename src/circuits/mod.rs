@@ -7,8 +7,10 @@
 
 pub mod catalogue;
 pub mod custom;
+mod library;
 pub mod manifest;
 pub mod porep;
+mod post;
 pub mod request;
 pub mod snap;
 pub mod vanilla;
@@ -19,4 +21,4 @@ pub mod workload;
 pub use catalogue::{CircuitSpec, ProofKind, SectorSize};
 pub use custom::CustomCircuit;
 pub use request::FilecoinRequest;
-pub use workload::{SrsSource, WorkKind, Workload};
+pub use workload::{catch_panic, SrsSource, WorkKind, Workload};

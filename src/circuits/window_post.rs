@@ -1,1 +1,25 @@
-//! window_post
+//! WindowPoSt: the proof that a partition's sectors are still stored. A request is one partition of a deadline.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
+use crate::circuits::request::FilecoinRequest;
+use crate::circuits::{post, ProofKind, SectorSize, Workload};
+use crate::error::{RequestError, SynthesisError};
+use crate::groth16::R1csShape;
+
+const KIND: ProofKind = ProofKind::WindowPostPartition;
+
+/// Decodes and checks a WindowPoSt request.
+pub(super) fn decode(
+    request: &FilecoinRequest,
+    params_dir: &Path,
+) -> Result<Arc<dyn Workload>, RequestError> {
+    Ok(Arc::new(post::decode(request, KIND, params_dir)?))
+}
+
+/// Records the matrices from the blank circuit. They are the same for both versions.
+pub(super) fn record_shape(sector_size: SectorSize) -> Result<R1csShape, SynthesisError> {
+    post::record_shape(&RegisteredProof { kind: KIND, sector_size, version: ProofVersion::V1_2 })
+}

@@ -1,1 +1,25 @@
-//! winning_post
+//! WinningPoSt: the proof that a miner who may make a block holds the sector it was asked for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
+use crate::circuits::request::FilecoinRequest;
+use crate::circuits::{post, ProofKind, SectorSize, Workload};
+use crate::error::{RequestError, SynthesisError};
+use crate::groth16::R1csShape;
+
+const KIND: ProofKind = ProofKind::WinningPost;
+
+/// Decodes and checks a WinningPoSt request.
+pub(super) fn decode(
+    request: &FilecoinRequest,
+    params_dir: &Path,
+) -> Result<Arc<dyn Workload>, RequestError> {
+    Ok(Arc::new(post::decode(request, KIND, params_dir)?))
+}
+
+/// Records the matrices from the blank circuit.
+pub(super) fn record_shape(sector_size: SectorSize) -> Result<R1csShape, SynthesisError> {
+    post::record_shape(&RegisteredProof { kind: KIND, sector_size, version: ProofVersion::V1 })
+}

@@ -79,3 +79,26 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
         Ok(())
     }
 }
+
+/// Runs library code that may panic on inputs that no check of ours foresaw: the thread survives, and the panic's
+/// message becomes the error. (The process's panic hook still prints it.)
+///
+/// # Errors
+/// `work`'s own, or [`SynthesisError::Panicked`].
+pub fn catch_panic<T>(work: impl FnOnce() -> Result<T, SynthesisError>) -> Result<T, SynthesisError> {
+    // What a panic may have left half done is `work`'s own, and dropped.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+        .unwrap_or_else(|payload| Err(SynthesisError::Panicked(panic_message(payload.as_ref()))))
+}
+
+fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+/// The partition's item, or an error that names both numbers.
+pub(super) fn partition_of<T>(items: &[T], partition: PartitionIndex) -> Result<&T, SynthesisError> {
+    items.get(partition.0 as usize).ok_or_else(|| {
+        SynthesisError::Circuit(format!("no partition {partition}: the job has {} (from 0)", items.len()))
+    })
+}

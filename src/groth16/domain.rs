@@ -1,20 +1,412 @@
-//! The QAP's evaluation domain: NTT, coset NTT and the quotient.
+//! The QAP's evaluation domain: NTT and the quotient.
+//!
+//! Both transforms here use one table of `-ω^brv(b)`, `b < n/2`, in bit-reversed order, read front to back, and leave
+//! the data where it is: `to_bit_reversed` takes natural order to bit-reversed, `from_bit_reversed`, its
+//! transpose, takes bit-reversed order to natural. A pair of them needs no permutation between. Neither has an
+//! inverse twin: with the same `ω`, the inverse transform is the transform read at negated indices
+//! (`x[-i] = 1/n · Σ_k X_k ω^ik`), and the quotient's bookkeeping absorbs the negation.
+//!
+//! Large transforms recurse on quarters, so that each level of the memory hierarchy is passed through once, and do
+//! two levels of butterflies per pass. There is no saving of multiplications in that: a fourth root of unity is an
+//! ordinary field element.
 
 use blstrs::Scalar;
+use ff::{Field, PrimeField};
+use rayon::prelude::*;
 
 use crate::groth16::Evaluations;
 
+/// Transforms up to this length (128 KiB) are done by one task, level by level within its cache.
+const SERIAL_LEN: usize = 1 << 12;
+/// Fewest elements of a pass given to one task.
+const MIN_TASK_LEN: usize = 1 << 10;
+
 /// Coefficients of `h = (a·b - c) / Z` on the domain of size `n = 2^domain_log2`: `[n - 1]`
 /// (the last coefficient is zero for a satisfied witness and is dropped, as bellperson does).
-/// `evaluations` is consumed: its buffers are reused.
+/// `evaluations` is consumed: its buffers are reused. Memory: three vectors of `n` and half a vector of twiddles.
+///
+/// Six transforms. With `g^n = -1`, `Z` is `-2` on the whole coset `g·D`. Let `P` interpolate `a·b` on the coset,
+/// with coefficients below `n`, and `c` interpolate the row values on `D`; then, coefficient by coefficient,
+/// `h = (P - c) / -2`, and `c` needs no transform to the coset. The quotient of a satisfied witness is unique, so
+/// the coset does not show in it; for another witness the result means nothing.
+///
+/// # Panics
+/// If there are more than `n` rows, or `domain_log2` is above 31.
 pub fn quotient(evaluations: Evaluations, domain_log2: u32) -> Vec<Scalar> {
-    let _ = (evaluations, domain_log2);
-    todo!()
+    assert!(domain_log2 < Scalar::S, "domain of 2^{domain_log2}, limit 2^{}", Scalar::S - 1);
+    let n = 1usize << domain_log2;
+    let Evaluations { a, b, c } = evaluations;
+    let [mut a, mut b, mut c] = [a, b, c].map(|values| padded(values, n));
+
+    let twiddles = twiddles(domain_log2);
+    for values in [&mut a, &mut b, &mut c] {
+        to_bit_reversed(values, 0, &twiddles);
+    }
+    shift_to_coset(&mut a, &mut b, domain_log2);
+    for values in [&mut a, &mut b] {
+        from_bit_reversed(values, 0, &twiddles);
+    }
+    a.par_iter_mut().zip(&b).with_min_len(MIN_TASK_LEN).for_each(|(a, b)| *a *= b);
+    to_bit_reversed(&mut a, 0, &twiddles);
+
+    divide_by_vanishing(&a, &c, &mut b, domain_log2);
+    b.truncate(n - 1);
+    b
 }
 
 /// In-place inverse NTT over the domain of `values.len()` points (natural order in and out).
 /// Used by the parameter generator for the Lagrange coefficients at tau.
+///
+/// # Panics
+/// If the length is not a power of two, or above 2^32.
 pub fn intt(values: &mut [Scalar]) {
-    let _ = values;
-    todo!()
+    assert!(values.len().is_power_of_two(), "{} points", values.len());
+    let log2 = values.len().trailing_zeros();
+    to_bit_reversed(values, 0, &twiddles(log2));
+    permute_bit_reversed(values);
+    values[1..].reverse();
+    let scale = inverse_of_power_of_two(log2);
+    values.par_iter_mut().with_min_len(MIN_TASK_LEN).for_each(|value| *value *= scale);
+}
+
+/// `values` followed by zeros up to length `n`.
+fn padded(mut values: Vec<Scalar>, n: usize) -> Vec<Scalar> {
+    assert!(values.len() <= n, "{} rows on a domain of {n}", values.len());
+    values.reserve_exact(n - values.len());
+    values.resize(n, Scalar::ZERO);
+    values
+}
+
+/// A primitive root of unity of order `2^log2`: bellperson's `omega`.
+fn root_of_unity(log2: u32) -> Scalar {
+    (log2..Scalar::S).fold(Scalar::ROOT_OF_UNITY, |root, _| root.square())
+}
+
+fn inverse_of_power_of_two(log2: u32) -> Scalar {
+    Scalar::TWO_INV.pow_vartime([u64::from(log2)])
+}
+
+/// `brv(index)` in `bits` bits.
+fn bit_reverse(index: usize, bits: u32) -> usize {
+    if bits == 0 {
+        0
+    } else {
+        index.reverse_bits() >> (usize::BITS - bits)
+    }
+}
+
+/// `[factor · base^brv(i)]` for `i < 2^bits`, `brv` in `bits` bits.
+fn bit_reversed_powers(factor: Scalar, base: Scalar, bits: u32) -> Vec<Scalar> {
+    let mut powers = Vec::with_capacity(1 << bits);
+    powers.push(factor);
+    for bit in (0..bits).rev() {
+        // Entries from 2^k on have bit k set, which is bit `bits - 1 - k` of the exponent.
+        let step = base.pow_vartime([1u64 << bit]);
+        let next: Vec<Scalar> =
+            powers.par_iter().with_min_len(MIN_TASK_LEN).map(|power| step * power).collect();
+        powers.extend_from_slice(&next);
+    }
+    powers
+}
+
+/// The table of a transform of length `2^log2`; its first half is that of a transform half as long.
+fn twiddles(log2: u32) -> Vec<Scalar> {
+    bit_reversed_powers(-Scalar::ONE, root_of_unity(log2), log2.saturating_sub(1))
+}
+
+/// `X_k = Σ_j x_j ω^jk`, natural order in, bit-reversed order out (Cooley-Tukey).
+/// `values` is block `block` of a larger transform; a whole transform is block 0.
+fn to_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
+    let len = values.len();
+    if len <= SERIAL_LEN {
+        return to_bit_reversed_serial(values, block, twiddles);
+    }
+    let (w, w_even, w_odd) = (&twiddles[block], &twiddles[2 * block], &twiddles[2 * block + 1]);
+    for_each_in_quarters(values, |x0, x1, x2, x3| {
+        if block == 0 {
+            butterfly(x0, x2);
+            butterfly(x1, x3);
+            butterfly(x0, x1);
+        } else {
+            scale_then_add(x0, x2, w);
+            scale_then_add(x1, x3, w);
+            scale_then_add(x0, x1, w_even);
+        }
+        scale_then_add(x2, x3, w_odd);
+    });
+    values
+        .par_chunks_exact_mut(len / 4)
+        .enumerate()
+        .for_each(|(quarter, values)| to_bit_reversed(values, 4 * block + quarter, twiddles));
+}
+
+fn to_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
+    let mut len = values.len();
+    let mut first_block = block;
+    while len > 1 {
+        for (offset, values) in values.chunks_exact_mut(len).enumerate() {
+            let (low, high) = values.split_at_mut(len / 2);
+            let pairs = low.iter_mut().zip(high);
+            match first_block + offset {
+                0 => pairs.for_each(|(x, y)| butterfly(x, y)),
+                block => {
+                    let w = &twiddles[block];
+                    pairs.for_each(|(x, y)| scale_then_add(x, y, w));
+                }
+            }
+        }
+        len /= 2;
+        first_block *= 2;
+    }
+}
+
+/// `X_k = Σ_j x_j ω^jk`, bit-reversed order in, natural order out (Gentleman-Sande): the transpose of
+/// `to_bit_reversed`.
+fn from_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
+    let len = values.len();
+    if len <= SERIAL_LEN {
+        return from_bit_reversed_serial(values, block, twiddles);
+    }
+    values
+        .par_chunks_exact_mut(len / 4)
+        .enumerate()
+        .for_each(|(quarter, values)| from_bit_reversed(values, 4 * block + quarter, twiddles));
+    let (w, w_even, w_odd) = (&twiddles[block], &twiddles[2 * block], &twiddles[2 * block + 1]);
+    for_each_in_quarters(values, |x0, x1, x2, x3| {
+        add_then_scale(x2, x3, w_odd);
+        if block == 0 {
+            butterfly(x0, x1);
+            butterfly(x0, x2);
+            butterfly(x1, x3);
+        } else {
+            add_then_scale(x0, x1, w_even);
+            add_then_scale(x0, x2, w);
+            add_then_scale(x1, x3, w);
+        }
+    });
+}
+
+fn from_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
+    let whole = values.len();
+    let mut len = 2;
+    while len <= whole {
+        let first_block = block * (whole / len);
+        for (offset, values) in values.chunks_exact_mut(len).enumerate() {
+            let (low, high) = values.split_at_mut(len / 2);
+            let pairs = low.iter_mut().zip(high);
+            match first_block + offset {
+                0 => pairs.for_each(|(x, y)| butterfly(x, y)),
+                block => {
+                    let w = &twiddles[block];
+                    pairs.for_each(|(x, y)| add_then_scale(x, y, w));
+                }
+            }
+        }
+        len *= 2;
+    }
+}
+
+/// `(x + wy, x - wy)`, given `-w`.
+///
+/// With the sign in the table, every result is made in place. One that is copied right after blst has written it, limb
+/// by limb, stalls the copy's wider loads.
+#[inline(always)]
+fn scale_then_add(x: &mut Scalar, y: &mut Scalar, minus_w: &Scalar) {
+    *y *= minus_w;
+    let x_before = *x;
+    *x -= &*y;
+    *y += &x_before;
+}
+
+/// `(x + y, w(x - y))`, given `-w`.
+#[inline(always)]
+fn add_then_scale(x: &mut Scalar, y: &mut Scalar, minus_w: &Scalar) {
+    let x_before = *x;
+    *x += &*y;
+    *y -= &x_before;
+    *y *= minus_w;
+}
+
+/// `(x + y, x - y)`.
+#[inline(always)]
+fn butterfly(x: &mut Scalar, y: &mut Scalar) {
+    let difference = *x - *y;
+    *x += *y;
+    *y = difference;
+}
+
+/// Calls `visit` with the elements at equal places of the four quarters of `values`, in parallel.
+fn for_each_in_quarters<F>(values: &mut [Scalar], visit: F)
+where
+    F: Fn(&mut Scalar, &mut Scalar, &mut Scalar, &mut Scalar) + Sync + Send,
+{
+    let quarter = values.len() / 4;
+    let (low, high) = values.split_at_mut(2 * quarter);
+    let (q0, q1) = low.split_at_mut(quarter);
+    let (q2, q3) = high.split_at_mut(quarter);
+    (q0, q1, q2, q3)
+        .into_par_iter()
+        .with_min_len(MIN_TASK_LEN)
+        .for_each(|(x0, x1, x2, x3)| visit(x0, x1, x2, x3));
+}
+
+/// The coset is `g·D` with this `g`: `g^n = -1`.
+fn coset_generator(domain_log2: u32) -> Scalar {
+    root_of_unity(domain_log2 + 1)
+}
+
+/// Prepares the transforms of `a` and `b` for `from_bit_reversed`, which then yields `-n·a(g ω^-k)` and
+/// `-n·b(g ω^-k)`.
+///
+/// Place `p` holds `n` times the coefficient of `X^j`, `j = -brv(p) mod n`, and wants the factor `g^j`. For `p` other
+/// than 0 that is `g^(n - brv(p)) = -g^-brv(p)`. The sign is left out, so place 0 gets the opposite one; both
+/// polynomials come out negated, and their product is right.
+fn shift_to_coset(a: &mut [Scalar], b: &mut [Scalar], domain_log2: u32) {
+    let low_bits = domain_log2.min(MIN_TASK_LEN.trailing_zeros());
+    let high_bits = domain_log2 - low_bits;
+    let g_inverse = coset_generator(domain_log2).invert().expect("a root of unity is not zero");
+    // brv(p) = brv(low part) · 2^high_bits + brv(high part): two short tables instead of one of length n.
+    let low_powers = bit_reversed_powers(Scalar::ONE, g_inverse.pow_vartime([1u64 << high_bits]), low_bits);
+    let high_powers = bit_reversed_powers(Scalar::ONE, g_inverse, high_bits);
+    a.par_chunks_exact_mut(1 << low_bits)
+        .zip(b.par_chunks_exact_mut(1 << low_bits))
+        .zip(&high_powers)
+        .for_each(|((a, b), high_power)| {
+            for ((a, b), low_power) in a.iter_mut().zip(b).zip(&low_powers) {
+                let power = high_power * low_power;
+                *a *= power;
+                *b *= power;
+            }
+        });
+    a[0] = -a[0];
+    b[0] = -b[0];
+}
+
+/// `h_i = (P_i - c_i) / -2`, written to `h` in natural order.
+///
+/// `product` holds `n^3 g^i P_i` at place `brv(i)`; `c` holds `n c_i` at place `brv(-i mod n)`.
+fn divide_by_vanishing(product: &[Scalar], c: &[Scalar], h: &mut [Scalar], domain_log2: u32) {
+    let n_inverse = inverse_of_power_of_two(domain_log2);
+    let c_scale = n_inverse * Scalar::TWO_INV;
+    let product_scale = -(c_scale * n_inverse.square());
+    let g_inverse = coset_generator(domain_log2).invert().expect("a root of unity is not zero");
+    h.par_chunks_mut(MIN_TASK_LEN).enumerate().for_each(|(chunk, h)| {
+        let start = chunk * MIN_TASK_LEN;
+        let mut power = product_scale * g_inverse.pow_vartime([start as u64]);
+        for (i, h) in (start..).zip(h) {
+            let place = bit_reverse(i, domain_log2);
+            *h = product[place] * power + c[negated(place)] * c_scale;
+            power *= g_inverse;
+        }
+    });
+}
+
+/// The bit-reversed place of index `-i`, from that of `i`: negation keeps the lowest set bit and complements those
+/// above it, which are the bits below the highest in the place.
+fn negated(place: usize) -> usize {
+    match place.checked_ilog2() {
+        None => 0,
+        Some(top) => place ^ ((1 << top) - 1),
+    }
+}
+
+fn permute_bit_reversed(values: &mut [Scalar]) {
+    let bits = values.len().trailing_zeros();
+    for i in 0..values.len() {
+        let j = bit_reverse(i, bits);
+        if i < j {
+            values.swap(i, j);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng;
+
+    fn random_scalars(n: usize, seed: u64) -> Vec<Scalar> {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        (0..n).map(|_| Scalar::random(&mut rng)).collect()
+    }
+
+    fn evaluate(coefficients: &[Scalar], x: Scalar) -> Scalar {
+        coefficients.iter().rev().fold(Scalar::ZERO, |sum, coefficient| sum * x + coefficient)
+    }
+
+    fn naive_ntt(values: &[Scalar]) -> Vec<Scalar> {
+        let omega = root_of_unity(values.len().trailing_zeros());
+        (0..values.len()).map(|k| evaluate(values, omega.pow_vartime([k as u64]))).collect()
+    }
+
+    fn bit_reversed(values: &[Scalar]) -> Vec<Scalar> {
+        let mut permuted = values.to_vec();
+        permute_bit_reversed(&mut permuted);
+        permuted
+    }
+
+    #[test]
+    fn both_orders_agree_with_the_definition() {
+        for log2 in 0..9 {
+            let values = random_scalars(1 << log2, log2 as u64);
+            let expected = naive_ntt(&values);
+            let twiddles = twiddles(log2);
+            let mut forward = values.clone();
+            to_bit_reversed(&mut forward, 0, &twiddles);
+            assert_eq!(bit_reversed(&forward), expected, "2^{log2}");
+            let mut backward = bit_reversed(&values);
+            from_bit_reversed(&mut backward, 0, &twiddles);
+            assert_eq!(backward, expected, "2^{log2}");
+        }
+    }
+
+    #[test]
+    fn recursion_on_quarters_agrees_with_the_levels() {
+        for log2 in [13, 14, 15] {
+            let values = random_scalars(1 << log2, 7);
+            let twiddles = twiddles(log2);
+            let (mut recursive, mut by_levels) = (values.clone(), values.clone());
+            to_bit_reversed(&mut recursive, 0, &twiddles);
+            to_bit_reversed_serial(&mut by_levels, 0, &twiddles);
+            assert!(recursive == by_levels, "to bit-reversed, 2^{log2}");
+            from_bit_reversed(&mut recursive, 0, &twiddles);
+            from_bit_reversed_serial(&mut by_levels, 0, &twiddles);
+            assert!(recursive == by_levels, "from bit-reversed, 2^{log2}");
+        }
+    }
+
+    #[test]
+    fn inverse_undoes_the_definition() {
+        for log2 in 0..9 {
+            let values = random_scalars(1 << log2, 100 + log2 as u64);
+            let mut transformed = naive_ntt(&values);
+            intt(&mut transformed);
+            assert_eq!(transformed, values, "2^{log2}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// a·b - c = h·(X^n - 1) at a random point, for any number of rows on any domain that holds them.
+        #[test]
+        fn quotient_is_exact(num_rows in 1usize..200, spare_log2 in 0u32..3, seed: u64) {
+            let domain_log2 = num_rows.next_power_of_two().trailing_zeros() + spare_log2;
+            let (a, b) = (random_scalars(num_rows, seed), random_scalars(num_rows, seed ^ 1));
+            let c: Vec<Scalar> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
+            let interpolated = [&a, &b, &c].map(|values| {
+                let mut coefficients = padded(values.clone(), 1 << domain_log2);
+                intt(&mut coefficients);
+                coefficients
+            });
+            let h = quotient(Evaluations { a, b, c }, domain_log2);
+            prop_assert_eq!(h.len(), (1 << domain_log2) - 1);
+            let x = random_scalars(1, seed ^ 2)[0];
+            let [a, b, c] = interpolated.map(|coefficients| evaluate(&coefficients, x));
+            let vanishing = x.pow_vartime([1u64 << domain_log2]) - Scalar::ONE;
+            prop_assert_eq!(a * b - c, evaluate(&h, x) * vanishing);
+        }
+    }
 }

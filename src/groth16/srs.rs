@@ -56,12 +56,33 @@ impl Srs {
         (96 * g1 + 192 * self.b_g2.len()) as u64
     }
 
-    /// `Ok` if every query has as many points as `shape` needs.
+    /// `Ok` if the verifying key and every query have as many points as `shape` needs. Equal counts do not prove that
+    /// the SRS was made for this circuit (only a digest does), but they keep every sum within its query.
     ///
     /// # Errors
-    /// [`SrsError::Mismatch`] naming the first query that differs.
+    /// [`SrsError::Mismatch`] naming the first one that differs, in the order of the file.
     pub fn check_fits(&self, shape: &R1csShape) -> Result<(), SrsError> {
-        let _ = shape;
-        todo!()
+        let counts =
+            [self.vk.ic.len(), self.h.len(), self.l.len(), self.a.len(), self.b_g1.len(), self.b_g2.len()];
+        check_counts(shape, counts.map(|count| count as u64))
     }
+}
+
+/// `counts`: points of `ic`, `h`, `l`, `a`, `b_g1`, `b_g2`.
+pub(super) fn check_counts(shape: &R1csShape, counts: [u64; 6]) -> Result<(), SrsError> {
+    let num_b = shape.b_input_density().count_ones() + shape.b_aux_density().count_ones();
+    let needs = [
+        ("ic", shape.num_inputs()),
+        ("h", (1 << shape.domain_log2()) - 1),
+        ("l", shape.num_aux()),
+        ("a", shape.num_inputs() + shape.a_aux_density().count_ones()),
+        ("b_g1", num_b),
+        ("b_g2", num_b),
+    ];
+    for ((what, needs), has) in needs.into_iter().zip(counts) {
+        if needs as u64 != has {
+            return Err(SrsError::Mismatch { what, needs: needs as u64, has });
+        }
+    }
+    Ok(())
 }

@@ -1,9 +1,31 @@
 //! Filecoin's parameter files: layout, checked reading, writing.
+//!
+//! A file is read in order by one thread, which also takes its digest, and decoded chunk by chunk by rayon's threads;
+//! it is never mapped (a mapped file that is cut short kills the process). Every point is checked: `srs_file/point.rs`
+//! for all but the subgroup, `srs_file/subgroup.rs` for that, after all points are in memory.
 
+mod layout;
+mod point;
+mod reader;
+mod subgroup;
+mod verdict;
+mod writer;
+
+use std::fs::{File, Metadata};
+use std::io::{Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use blst::{blst_p1_affine, blst_p2_affine};
+
+use self::reader::SrsReader;
+use self::verdict::Verdict;
 use crate::error::SrsError;
-use crate::groth16::{Srs, VerifyingKey};
+use crate::groth16::{R1csShape, Srs, VerifyingKey};
+
+pub(crate) use self::point::{invert_each, RawPoint, BATCH_POINTS};
+pub(crate) use self::writer::SrsWriter;
+pub use self::writer::{write_srs, write_vk, WrittenFile};
 
 /// How far reading or checking has come, in bytes of the file.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
@@ -14,7 +36,7 @@ pub struct ReadOptions {
     /// SHA-256 the whole file must have, if known.
     pub expected_sha256: Option<[u8; 32]>,
     /// Folder in which the verdict "digest and every point checked" is kept by inode, size and time, so that the
-    /// next reading skips the subgroup checks. `None`: check everything every time.
+    /// next reading skips the subgroup checks (three quarters of the time). `None`: check everything every time.
     pub verdict_dir: Option<PathBuf>,
 }
 
@@ -24,22 +46,70 @@ pub struct LoadedSrs {
     pub srs: Srs,
     pub sha256: [u8; 32],
     pub file_bytes: u64,
+    /// Whether a stored verdict took the place of the subgroup checks.
+    pub reused_verdict: bool,
 }
 
 /// Reads and checks a whole parameter file: lengths, canonical coordinates, on the curve, in the subgroup, not the
-/// identity, no trailing bytes, digest.
+/// identity, no trailing bytes, digest. Memory: the SRS itself, and some 100 MB while its points are checked.
+///
+/// `progress` counts bytes read and decoded; checking the subgroup comes after the last of them.
 ///
 /// # Errors
-/// [`SrsError`] naming the section and the index within it.
+/// [`SrsError`] naming the section and the index within it. A file of a wrong length is refused before anything is
+/// read or allocated, and a damaged point before the digest (it says more).
+///
+/// # Panics
+/// If the operating system gives no random numbers.
 pub fn read_srs(path: &Path, options: &ReadOptions, progress: Progress<'_>) -> Result<LoadedSrs, SrsError> {
-    let _ = (path, options, progress);
-    todo!()
+    let (file, metadata) = open(path)?;
+    let file_bytes = metadata.len();
+    let (srs, sha256) = SrsReader::new(file, file_bytes, path).read(progress)?;
+    check_digest(path, options.expected_sha256, sha256)?;
+    let verdict = Verdict::new(&metadata, &sha256);
+    let reused_verdict = options.verdict_dir.as_deref().is_some_and(|dir| verdict.is_stored(dir));
+    if !reused_verdict {
+        check_subgroup(&srs, path)?;
+        if let Some(dir) = &options.verdict_dir {
+            if let Err(error) = verdict.store(dir) {
+                tracing::warn!(dir = %dir.display(), %error, "verdict not stored; this file is checked again next time");
+            }
+        }
+    }
+    Ok(LoadedSrs { srs, sha256, file_bytes, reused_verdict })
+}
+
+/// As [`read_srs`], from memory: for parameters that a host application keeps in its own way.
+///
+/// # Errors
+/// As [`read_srs`]; the path in the messages is `<memory>`.
+pub fn decode_srs(bytes: &[u8]) -> Result<Srs, SrsError> {
+    let path = Path::new("<memory>");
+    let (srs, _) = SrsReader::new(Cursor::new(bytes), bytes.len() as u64, path).read(&|_, _| ())?;
+    check_subgroup(&srs, path)?;
+    Ok(srs)
 }
 
 /// Reads and checks a `.vk` file.
+///
+/// # Errors
+/// As [`read_srs`].
 pub fn read_vk(path: &Path) -> Result<VerifyingKey, SrsError> {
-    let _ = path;
-    todo!()
+    let (file, metadata) = open(path)?;
+    let vk = SrsReader::new(file, metadata.len(), path).read_vk()?;
+    check_vk_subgroup(&vk, path)?;
+    Ok(vk)
+}
+
+/// As [`read_vk`], from memory.
+///
+/// # Errors
+/// As [`read_vk`]; the path in the messages is `<memory>`.
+pub fn decode_vk(bytes: &[u8]) -> Result<VerifyingKey, SrsError> {
+    let path = Path::new("<memory>");
+    let vk = SrsReader::new(Cursor::new(bytes), bytes.len() as u64, path).read_vk()?;
+    check_vk_subgroup(&vk, path)?;
+    Ok(vk)
 }
 
 /// Number of points of each section, read from the counts alone (for `cuzk inspect`): fast at any size.
@@ -54,7 +124,94 @@ pub struct SrsCounts {
     pub file_bytes: u64,
 }
 
+impl SrsCounts {
+    /// [`Srs::check_fits`] before the points are read: a file of another circuit is refused at once.
+    ///
+    /// # Errors
+    /// [`SrsError::Mismatch`] naming the first count that differs.
+    pub fn check_fits(&self, shape: &R1csShape) -> Result<(), SrsError> {
+        let counts = [self.ic, self.h, self.l, self.a, self.b_g1, self.b_g2];
+        super::srs::check_counts(shape, counts.map(u64::from))
+    }
+}
+
+/// Reads the counts and holds them against the file's length; no point is read.
+///
+/// # Errors
+/// [`SrsError::Length`] naming the section that is cut, or trailing bytes.
 pub fn read_counts(path: &Path) -> Result<SrsCounts, SrsError> {
-    let _ = path;
-    todo!()
+    let (mut file, metadata) = open(path)?;
+    let sections = layout::locate(&mut file, metadata.len(), layout::SECTIONS.len(), path)?;
+    let [ic, h, l, a, b_g1, b_g2] =
+        <[_; 6]>::try_from(sections).expect("one section each").map(|section| section.num_points);
+    Ok(SrsCounts { ic, h, l, a, b_g1, b_g2, file_bytes: metadata.len() })
+}
+
+/// Opens a regular file (opening a pipe would wait for a writer) and takes its metadata from the handle, so that both
+/// are of the same file.
+fn open(path: &Path) -> Result<(File, Metadata), SrsError> {
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => {
+            let circuit = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            SrsError::Missing { circuit, path: path.into() }
+        }
+        _ => io_error(path, error),
+    };
+    let regular = |metadata: Metadata| match metadata.is_file() {
+        true => Ok(metadata),
+        false => Err(io_error(path, std::io::Error::new(ErrorKind::InvalidInput, "not a regular file"))),
+    };
+    regular(std::fs::metadata(path).map_err(failed)?)?;
+    let file = File::open(path).map_err(failed)?;
+    let metadata = regular(file.metadata().map_err(failed)?)?;
+    Ok((file, metadata))
+}
+
+fn io_error(path: &Path, error: std::io::Error) -> SrsError {
+    SrsError::Io { path: path.into(), source: Arc::new(error) }
+}
+
+fn check_digest(path: &Path, needs: Option<[u8; 32]>, has: [u8; 32]) -> Result<(), SrsError> {
+    match needs {
+        Some(needs) if needs != has => {
+            Err(SrsError::Digest { path: path.into(), needs: hex::encode(needs), has: hex::encode(has) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// All points of one group at once: the rounds' fixed cost is paid once.
+fn check_subgroup(srs: &Srs, path: &Path) -> Result<(), SrsError> {
+    check_vk_subgroup(&srs.vk, path)?;
+    check_sections(path, [("h", &srs.h), ("l", &srs.l), ("a", &srs.a), ("b_g1", &srs.b_g1)])?;
+    check_sections(path, [("b_g2", &srs.b_g2)])
+}
+
+fn check_vk_subgroup(vk: &VerifyingKey, path: &Path) -> Result<(), SrsError> {
+    let g1 = |name, point: &blstrs::G1Affine| (name, vec![blst_p1_affine::from_affine(point)]);
+    let g2 = |name, point: &blstrs::G2Affine| (name, vec![blst_p2_affine::from_affine(point)]);
+    let head_g1 =
+        [g1("vk.alpha_g1", &vk.alpha_g1), g1("vk.beta_g1", &vk.beta_g1), g1("vk.delta_g1", &vk.delta_g1)];
+    let head_g2 =
+        [g2("vk.beta_g2", &vk.beta_g2), g2("vk.gamma_g2", &vk.gamma_g2), g2("vk.delta_g2", &vk.delta_g2)];
+    let ic: Vec<_> = vk.ic.iter().map(blst_p1_affine::from_affine).collect();
+    check_sections(path, head_g1.each_ref().map(|(name, point)| (*name, point)))?;
+    check_sections(path, head_g2.each_ref().map(|(name, point)| (*name, point)))?;
+    check_sections(path, [("vk.ic", &ic)])
+}
+
+fn check_sections<P: RawPoint, const N: usize>(
+    path: &Path,
+    sections: [(&'static str, &Vec<P>); N],
+) -> Result<(), SrsError> {
+    let parts = sections.map(|(_, points)| points.as_slice());
+    let Err(mut index) = subgroup::check(&parts) else { return Ok(()) };
+    for (section, points) in sections {
+        if index < points.len() {
+            let what = "not in the subgroup";
+            return Err(SrsError::Point { path: path.into(), section, index: index as u64, what });
+        }
+        index -= points.len();
+    }
+    unreachable!("the index is that of a point of these sections")
 }

@@ -34,31 +34,49 @@ impl fmt::Debug for CancelFlag {
     }
 }
 
+/// What a lane is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LaneKind {
+    /// Any work.
+    Normal,
+    /// CRITICAL work only: a stream of higher priority, in reserved memory; it never waits for a normal partition.
+    Critical,
+}
+
 /// The right to occupy one lane of a device. Dropping it, also by a panic, tells the Scheduler [`LaneFreed`].
+///
+/// The Scheduler makes as many as [`crate::messages::lifecycle::DeviceReady`] grants, spends one per
+/// [`ProvePartition`], and gets it back as a message: the limit of a device is this, never its mailbox.
+/// Whatever a device held when it died has been freed before its successor reports ready.
 pub struct LaneCredit {
     device: DeviceId,
+    kind: LaneKind,
     freed: Recipient<LaneFreed>,
 }
 
 impl LaneCredit {
-    pub fn new(device: DeviceId, freed: Recipient<LaneFreed>) -> Self {
-        Self { device, freed }
+    pub fn new(device: DeviceId, kind: LaneKind, freed: Recipient<LaneFreed>) -> Self {
+        Self { device, kind, freed }
     }
 
     pub fn device(&self) -> &DeviceId {
         &self.device
     }
+
+    pub fn kind(&self) -> LaneKind {
+        self.kind
+    }
 }
 
 impl fmt::Debug for LaneCredit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LaneCredit({})", self.device)
+        write!(f, "LaneCredit({}, {:?})", self.device, self.kind)
     }
 }
 
 impl Drop for LaneCredit {
     fn drop(&mut self) {
-        self.freed.do_send(LaneFreed { device: self.device.clone() });
+        self.freed.do_send(LaneFreed { device: self.device.clone(), kind: self.kind });
     }
 }
 
@@ -67,9 +85,12 @@ impl Drop for LaneCredit {
 #[rtype(result = "()")]
 pub struct LaneFreed {
     pub device: DeviceId,
+    pub kind: LaneKind,
 }
 
-/// Command: prove one partition. Accepted means: an answer ([`PartitionProved`] or [`PartitionFailed`]) will come.
+/// Command: prove one partition, sent by `do_send`. Exactly one answer comes, [`PartitionProved`] or
+/// [`PartitionFailed`], unless the actor dies (then the Supervisor says [`crate::messages::lifecycle::ActorDied`]).
+/// Refusals are failures too: [`DeviceError::NotTaking`] if the device drains or the credit's lane is not free.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ProvePartition {
@@ -80,7 +101,7 @@ pub struct ProvePartition {
     pub span: tracing::Span,
 }
 
-/// Fact: what one partition took.
+/// How long each stage of one partition ran, in order of their ends.
 #[derive(Debug, Clone, Default)]
 pub struct StageTimings(pub Vec<(Stage, Duration)>);
 
@@ -92,10 +113,13 @@ pub struct PartitionProved {
     pub device: DeviceId,
     pub proof: Proof,
     pub timings: StageTimings,
+    /// Highest device memory in use for this partition, without the resident SRS, as the backend measured it.
     pub memory_peak_bytes: u64,
+    /// What the plan had foreseen for the same.
+    pub memory_planned_bytes: u64,
 }
 
-/// Fact: a device gave a partition up.
+/// Fact: a device gave a partition up. Its lane, its memory and its credit are free, or freed by the same handler.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct PartitionFailed {
@@ -114,7 +138,7 @@ pub struct StageFinished {
     pub elapsed: Duration,
 }
 
-/// Command: free a circuit's SRS on this device. `Ok(false)`: it was not resident.
+/// Command: free a circuit's SRS on this device. `Ok(false)`: it was not resident; refused while a partition uses it.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<bool, DeviceError>")]
 pub struct EvictSrs {

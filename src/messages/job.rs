@@ -1,10 +1,13 @@
 //! Engine <-> Scheduler.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::Message;
+use actix::Recipient;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, watch};
 
 use crate::backend::Stage;
 use crate::circuits::{FilecoinRequest, WorkKind, Workload};
@@ -156,4 +159,92 @@ pub enum CancelOutcome {
 #[rtype(result = "CancelOutcome")]
 pub struct CancelJob {
     pub job: JobId,
+}
+
+/// How a job ended.
+pub type JobResult = Result<Arc<ProofOutcome>, EngineError>;
+
+/// Command, Engine -> Scheduler: a decoded job. Refused work leaves no trace.
+#[derive(Message)]
+#[rtype(result = "Result<JobAccepted, EngineError>")]
+pub struct SubmitJob {
+    /// Empty: the job gets an identity of its own and nothing attaches to it.
+    pub request_id: String,
+    pub workload: Arc<dyn Workload>,
+    /// `None`: the kind's own.
+    pub priority: Option<Priority>,
+    /// From acceptance.
+    pub deadline: Option<Duration>,
+    pub blinding: BlindingSource,
+    pub placement: Placement,
+    pub span: tracing::Span,
+}
+
+impl fmt::Debug for SubmitJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubmitJob")
+            .field("request_id", &self.request_id)
+            .field("circuit", self.workload.circuit())
+            .field("num_partitions", &self.workload.num_partitions())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reply: the job is in the table (or was already), and this caller waits for it.
+#[derive(Debug)]
+pub struct JobAccepted {
+    pub request_id: String,
+    /// The same work was known: this caller shares its job.
+    pub attached: bool,
+    pub ticket: JobTicket,
+    /// Everything that happens from now on; an attached caller first gets `Accepted`. Bounded by what the job
+    /// does: a few events per partition and stage.
+    pub events: mpsc::UnboundedReceiver<JobEvent>,
+    /// `Some` once the job has ended.
+    pub result: watch::Receiver<Option<JobResult>>,
+}
+
+/// Somebody waits for this job. Dropping it, also with a reply that nobody received, tells the Scheduler
+/// [`ReleaseTicket`]; without any ticket the job is cancelled.
+pub struct JobTicket {
+    job: JobId,
+    number: u64,
+    keep_job: bool,
+    released: Recipient<ReleaseTicket>,
+}
+
+impl JobTicket {
+    pub fn new(job: JobId, number: u64, released: Recipient<ReleaseTicket>) -> Self {
+        Self { job, number, keep_job: false, released }
+    }
+
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// Gives the ticket back without cancelling: the job goes on with nobody waiting.
+    pub fn detach(mut self) {
+        self.keep_job = true;
+    }
+}
+
+impl fmt::Debug for JobTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobTicket({} #{})", self.job, self.number)
+    }
+}
+
+impl Drop for JobTicket {
+    fn drop(&mut self) {
+        self.released.do_send(ReleaseTicket { job: self.job, number: self.number, keep_job: self.keep_job });
+    }
+}
+
+/// Fact: a caller no longer waits. `keep_job`: the job is not to be cancelled for lack of waiting callers.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct ReleaseTicket {
+    pub job: JobId,
+    pub number: u64,
+    pub keep_job: bool,
 }

@@ -1,5 +1,7 @@
 //! Supervisor <-> everyone: start, loss, drain.
 
+use std::time::Duration;
+
 use actix::prelude::Message;
 use actix::Recipient;
 
@@ -10,11 +12,14 @@ use crate::messages::device::{EvictSrs, ProvePartition};
 use crate::messages::status::GetDeviceStatus;
 
 /// Fact, device -> Supervisor and Scheduler: the backend is open and proved its known answer.
+/// Sent once per actor; one [`crate::messages::device::LaneCredit`] per lane may be made.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct DeviceReady {
     pub info: DeviceInfo,
     pub num_lanes: u32,
+    /// Further lanes that take CRITICAL work only.
+    pub num_critical_lanes: u32,
     pub address: DeviceAddress,
 }
 
@@ -27,7 +32,8 @@ pub struct DeviceAddress {
 }
 
 /// Fact, device -> Supervisor and Scheduler: this device takes no more work. Every partition it held is reported
-/// by `PartitionFailed` before this; the Supervisor rebuilds the actor from its factory.
+/// by `PartitionFailed` before this; the actor then stops by itself (mail that is already queued is still answered),
+/// and the Supervisor rebuilds it from its factory. Also sent when opening the device or its self-test fails.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct DeviceLost {
@@ -44,15 +50,17 @@ pub struct ResidencyChanged {
     pub resident: bool,
 }
 
-/// Command: take no new work, finish what runs, answer [`Drained`].
+/// Command: take no new work, finish what runs, answer [`Drained`], stop. Idempotent. An actor that has died or has
+/// reported its device lost answers nothing.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct Drain;
 
-/// Fact: nothing runs in this actor any more.
+/// Fact: nothing runs in this actor any more; it has closed what it owned and stops by itself.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct Drained {
+    /// The actor's name: `scheduler`, `synthesizer`, `device sim-0`.
     pub actor: String,
 }
 
@@ -63,3 +71,30 @@ pub struct ActorDied {
     pub actor: String,
     pub device: Option<DeviceId>,
 }
+
+/// Fact, Supervisor -> Scheduler: a device is out of service. `returns`: whether it will be tried again.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct DeviceWithdrawn {
+    pub device: DeviceId,
+    pub reason: String,
+    pub returns: bool,
+}
+
+/// Command, Supervisor -> Scheduler: the drain time is over; end every job that is left. `Drained` follows.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct EndJobs;
+
+/// Command, Engine -> Supervisor: take nothing new, let what runs finish for `drain` at most, stop everything.
+/// Idempotent; a shorter `drain` counts.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct Shutdown {
+    pub drain: Duration,
+}
+
+/// Command, Supervisor -> Scheduler and Synthesizer: stop. Sent when everything has drained.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct StopActor;

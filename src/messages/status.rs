@@ -3,6 +3,9 @@
 use actix::prelude::{Message, MessageResponse};
 use serde::Serialize;
 
+use crate::circuits::WorkKind;
+use crate::messages::job::Priority;
+
 /// Question to a device.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "DeviceStatus")]
@@ -23,4 +26,96 @@ pub struct DeviceStatus {
     pub resident_srs: Vec<String>,
     pub partitions_proved: u64,
     pub partitions_failed: u64,
+}
+
+/// The whole engine at one moment. Made by the Scheduler; reading it waits for nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct EngineStatus {
+    /// Jobs are accepted and at least one device can prove them.
+    pub ready: bool,
+    /// Why not, or what is not as it should be.
+    pub reasons: Vec<String>,
+    pub draining: bool,
+    pub uptime_ms: u64,
+    pub devices: Vec<EngineDeviceStatus>,
+    pub queues: Vec<QueueStatus>,
+    pub circuits: Vec<CircuitStatus>,
+    /// Jobs that have not ended, oldest first.
+    pub jobs: Vec<JobStatus>,
+    pub totals: Totals,
+    pub host_memory_reserved_bytes: u64,
+    pub host_memory_budget_bytes: u64,
+}
+
+/// A device as the Scheduler sees it, with the device's own figures where it has answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EngineDeviceStatus {
+    pub id: String,
+    pub name: String,
+    pub backend: String,
+    /// `starting`, `ready`, `withdrawn`, `gone`.
+    pub state: String,
+    /// `healthy`, `degraded`, `quarantined`, `probation`.
+    pub health: String,
+    pub num_lanes: u32,
+    pub lanes_busy: u32,
+    pub memory_total_bytes: u64,
+    pub resident_srs: Vec<String>,
+    pub partitions_proved: u64,
+    pub partitions_failed: u64,
+    pub invalid_proofs: u64,
+    pub restarts: u64,
+}
+
+/// Partitions of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QueueStatus {
+    pub kind: WorkKind,
+    /// Not yet on a device.
+    pub pending: u64,
+    /// On a device or being verified.
+    pub in_progress: u64,
+}
+
+/// A circuit in host memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CircuitStatus {
+    pub circuit: String,
+    /// `loading`, `ready`.
+    pub state: String,
+    /// Shape and SRS.
+    pub num_bytes: u64,
+}
+
+/// A job that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JobStatus {
+    pub job: String,
+    pub request_id: String,
+    pub kind: WorkKind,
+    pub circuit: String,
+    pub priority: Priority,
+    pub num_partitions: u32,
+    pub num_done: u32,
+    pub age_ms: u64,
+}
+
+/// Counted since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    pub accepted: u64,
+    pub attached: u64,
+    pub refused: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    pub deadline_exceeded: u64,
+    /// Partitions given to a device.
+    pub dispatched: u64,
+    /// Partitions given to a device again after a failure.
+    pub retried: u64,
+    /// Proofs that did not verify.
+    pub invalid_proofs: u64,
+    /// Results that nobody had asked for, or no longer: dropped.
+    pub late_results: u64,
 }

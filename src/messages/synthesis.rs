@@ -1,1 +1,250 @@
-//! synthesis
+//! Engine, Scheduler <-> Synthesizer. Commands are answered by facts; all work runs on its worker threads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::Message;
+use actix::Recipient;
+use blstrs::Scalar;
+
+use crate::circuits::{FilecoinRequest, SrsSource, Workload};
+use crate::error::{EngineError, RequestError, SrsError, SynthesisError};
+use crate::groth16::{Assignment, Evaluations, PreparedVerifyingKey, Proof, R1csShape, Srs};
+use crate::ids::{CircuitId, JobId, WorkRef};
+use crate::messages::device::CancelFlag;
+use crate::messages::job::Priority;
+
+/// Everything about a circuit that its jobs share: made once, never changed.
+pub struct PreparedCircuit {
+    pub id: CircuitId,
+    pub source: SrsSource,
+    pub shape: Arc<R1csShape>,
+    pub srs: Arc<Srs>,
+    pub vk: PreparedVerifyingKey,
+    /// Bytes of shape and SRS in host memory.
+    pub num_bytes: u64,
+}
+
+impl PreparedCircuit {
+    /// Bytes of one witness.
+    pub fn witness_bytes(&self) -> u64 {
+        32 * (self.shape.num_inputs() + self.shape.num_aux()) as u64
+    }
+
+    /// Bytes of one witness's row values `a`, `b`, `c`.
+    pub fn evaluations_bytes(&self) -> u64 {
+        3 * 32 * self.shape.num_rows() as u64
+    }
+}
+
+impl fmt::Debug for PreparedCircuit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedCircuit")
+            .field("id", &self.id)
+            .field("num_bytes", &self.num_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Question with a long answer: decode and validate a request, on a worker thread. The reply comes when it is done.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Arc<dyn Workload>, EngineError>")]
+pub struct DecodeRequest {
+    pub request: Box<FilecoinRequest>,
+}
+
+/// Command: record or load a circuit's shape and load its SRS. Answered by [`CircuitPrepared`] or [`CircuitFailed`].
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct PrepareCircuit {
+    /// Any job of the circuit: it knows how to record the shape and where the SRS is.
+    pub workload: Arc<dyn Workload>,
+    pub span: tracing::Span,
+}
+
+/// Fact: how far the preparation of a circuit has come.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct CircuitProgress {
+    pub circuit: CircuitId,
+    pub what: &'static str,
+    pub done: u64,
+    pub total: u64,
+}
+
+/// Fact: a circuit is ready for witnesses and proofs.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct CircuitPrepared {
+    pub circuit: Arc<PreparedCircuit>,
+    pub elapsed: Duration,
+}
+
+/// Why a circuit could not be prepared.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CircuitError {
+    #[error(transparent)]
+    Srs(#[from] SrsError),
+    #[error(transparent)]
+    Synthesis(#[from] SynthesisError),
+}
+
+/// Fact: a circuit could not be prepared. The next job of it tries again.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct CircuitFailed {
+    pub circuit: CircuitId,
+    pub error: CircuitError,
+}
+
+/// Command: make and check one partition's witness. Answered by [`WitnessSynthesized`] or [`SynthesisFailed`],
+/// unless cancelled before it began.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SynthesizeWitness {
+    pub at: WorkRef,
+    pub workload: Arc<dyn Workload>,
+    pub circuit: Arc<PreparedCircuit>,
+    pub priority: Priority,
+    pub cancel: CancelFlag,
+    pub span: tracing::Span,
+}
+
+/// Fact: a witness that satisfies its circuit, with the row values that the check made.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct WitnessSynthesized {
+    pub at: WorkRef,
+    pub assignment: Arc<Assignment>,
+    pub evaluations: Evaluations,
+    /// What the verifier puts in, without the leading one.
+    pub public_inputs: Arc<[Scalar]>,
+    pub elapsed: Duration,
+}
+
+impl fmt::Debug for WitnessSynthesized {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WitnessSynthesized")
+            .field("at", &self.at)
+            .field("assignment", &self.assignment)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Fact: no witness, and why. The same inputs fail again.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct SynthesisFailed {
+    pub at: WorkRef,
+    pub error: SynthesisError,
+}
+
+/// A proof that waits for its verdict.
+#[derive(Clone)]
+pub struct UnverifiedProof {
+    pub at: WorkRef,
+    pub proof: Proof,
+    pub public_inputs: Arc<[Scalar]>,
+}
+
+/// Command: verify proofs of one circuit. Answered by [`ProofsVerified`].
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct VerifyProofs {
+    pub circuit: Arc<PreparedCircuit>,
+    pub proofs: Vec<UnverifiedProof>,
+    pub priority: Priority,
+    pub span: tracing::Span,
+}
+
+impl fmt::Debug for VerifyProofs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifyProofs")
+            .field("circuit", &self.circuit.id)
+            .field("num_proofs", &self.proofs.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Fact: which of the proofs hold, in the order of the command.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct ProofsVerified {
+    pub verdicts: Vec<(WorkRef, bool)>,
+    pub elapsed: Duration,
+}
+
+/// Command: the last check of a whole job's bytes by the circuit's own library. Answered by [`JobVerified`].
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct VerifyJob {
+    pub job: JobId,
+    pub workload: Arc<dyn Workload>,
+    pub circuit: Arc<PreparedCircuit>,
+    pub proof: Vec<u8>,
+    pub priority: Priority,
+    pub span: tracing::Span,
+}
+
+impl fmt::Debug for VerifyJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifyJob")
+            .field("job", &self.job)
+            .field("proof_bytes", &self.proof.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Fact: the library's verdict, with the bytes it was given.
+#[derive(Clone, Message)]
+#[rtype(result = "()")]
+pub struct JobVerified {
+    pub job: JobId,
+    pub proof: Vec<u8>,
+    pub result: Result<(), RequestError>,
+    pub elapsed: Duration,
+}
+
+impl fmt::Debug for JobVerified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobVerified")
+            .field("job", &self.job)
+            .field("result", &self.result)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Fact, pool -> Synthesizer: a worker thread finished its task.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct WorkerFreed;
+
+/// What peers may say to a Synthesizer, and nothing else.
+#[derive(Debug, Clone)]
+pub struct SynthesizerAddress {
+    pub decode: Recipient<DecodeRequest>,
+    pub prepare: Recipient<PrepareCircuit>,
+    pub witness: Recipient<SynthesizeWitness>,
+    pub verify: Recipient<VerifyProofs>,
+    pub verify_job: Recipient<VerifyJob>,
+}
+
+/// Fact, Supervisor -> Scheduler: the Synthesizer lives (again). What its predecessor held must be asked for again.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct SynthesizerReady {
+    pub address: SynthesizerAddress,
+}
+
+/// Whom the Synthesizer tells what: the Scheduler.
+#[derive(Debug, Clone)]
+pub struct SynthesizerPeers {
+    pub progress: Recipient<CircuitProgress>,
+    pub prepared: Recipient<CircuitPrepared>,
+    pub circuit_failed: Recipient<CircuitFailed>,
+    pub synthesized: Recipient<WitnessSynthesized>,
+    pub synthesis_failed: Recipient<SynthesisFailed>,
+    pub verified: Recipient<ProofsVerified>,
+    pub job_verified: Recipient<JobVerified>,
+}

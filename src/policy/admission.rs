@@ -1,1 +1,176 @@
-//! admission
+//! What is let in: the limit of the job queue, the identity of work, and the budget of host memory.
+
+use std::collections::HashMap;
+
+use crate::circuits::WorkKind;
+use crate::error::ScheduleError;
+use crate::ids::{JobId, RequestDigest};
+use crate::messages::job::Priority;
+
+/// `Ok` if one more job may enter. CRITICAL always may: a WinningPoSt that is refused is a block that is lost.
+///
+/// # Errors
+/// [`ScheduleError::Draining`], [`ScheduleError::QueueFull`].
+pub fn admit(
+    draining: bool,
+    live_jobs: usize,
+    limit: usize,
+    priority: Priority,
+) -> Result<(), ScheduleError> {
+    if draining {
+        return Err(ScheduleError::Draining);
+    }
+    if live_jobs >= limit && priority != Priority::Critical {
+        return Err(ScheduleError::QueueFull { jobs: live_jobs, limit });
+    }
+    Ok(())
+}
+
+/// What makes two requests the same work. Callers reuse request ids, so an id alone is not enough; and a proof with
+/// fixed blinding values is another proof.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WorkIdentity {
+    pub request_id: String,
+    pub kind: WorkKind,
+    pub digest: RequestDigest,
+    /// Digest of the blinding values; `None`: the operating system's.
+    pub blinding: Option<[u8; 32]>,
+}
+
+/// Which job does which work.
+#[derive(Debug, Default)]
+pub struct Identities {
+    jobs: HashMap<WorkIdentity, JobId>,
+}
+
+impl Identities {
+    pub fn find(&self, identity: &WorkIdentity) -> Option<JobId> {
+        self.jobs.get(identity).copied()
+    }
+
+    /// The newest job of an identity is the one that is found.
+    pub fn insert(&mut self, identity: WorkIdentity, job: JobId) {
+        self.jobs.insert(identity, job);
+    }
+
+    /// Forgets `job`, unless a newer one has taken its identity.
+    pub fn remove(&mut self, identity: &WorkIdentity, job: JobId) {
+        if self.jobs.get(identity) == Some(&job) {
+            self.jobs.remove(identity);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+}
+
+/// Bytes reserved before they are allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteBudget {
+    limit_bytes: u64,
+    reserved_bytes: u64,
+}
+
+impl ByteBudget {
+    pub fn new(limit_bytes: u64) -> Self {
+        Self { limit_bytes, reserved_bytes: 0 }
+    }
+
+    /// Reserves if it fits. If nothing at all is reserved it always does: otherwise a budget below the size of one
+    /// partition would stop the engine for good.
+    #[must_use]
+    pub fn reserve(&mut self, num_bytes: u64) -> bool {
+        let after = self.reserved_bytes.saturating_add(num_bytes);
+        let fits = after <= self.limit_bytes || self.reserved_bytes == 0;
+        if fits {
+            self.reserved_bytes = after;
+        }
+        fits
+    }
+
+    /// # Panics
+    /// If more is released than was reserved: the books are wrong.
+    pub fn release(&mut self, num_bytes: u64) {
+        self.reserved_bytes =
+            self.reserved_bytes.checked_sub(num_bytes).expect("what is released was reserved before");
+    }
+
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
+    }
+
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn critical_is_always_admitted_unless_draining() {
+        assert_eq!(admit(false, 1, 2, Priority::High), Ok(()));
+        assert_eq!(admit(false, 2, 2, Priority::High), Err(ScheduleError::QueueFull { jobs: 2, limit: 2 }));
+        assert_eq!(admit(false, 2, 2, Priority::Critical), Ok(()));
+        assert_eq!(admit(true, 0, 2, Priority::Critical), Err(ScheduleError::Draining));
+    }
+
+    #[test]
+    fn identity_is_id_kind_digest_and_blinding() {
+        let identity = |id: &str, kind, byte, blinding| WorkIdentity {
+            request_id: id.to_owned(),
+            kind,
+            digest: RequestDigest([byte; 32]),
+            blinding,
+        };
+        let base = identity("a", WorkKind::WindowPost, 1, None);
+        let mut identities = Identities::default();
+        identities.insert(base.clone(), JobId(1));
+        assert_eq!(identities.find(&base), Some(JobId(1)));
+        for other in [
+            identity("b", WorkKind::WindowPost, 1, None),
+            identity("a", WorkKind::WinningPost, 1, None),
+            identity("a", WorkKind::WindowPost, 2, None),
+            identity("a", WorkKind::WindowPost, 1, Some([0; 32])),
+        ] {
+            assert_eq!(identities.find(&other), None);
+        }
+        identities.insert(base.clone(), JobId(2));
+        identities.remove(&base, JobId(1));
+        assert_eq!(identities.find(&base), Some(JobId(2)));
+        identities.remove(&base, JobId(2));
+        assert!(identities.is_empty());
+    }
+
+    proptest! {
+        /// Exact counts: over the limit only by the one partition that is always let through, and back to zero.
+        #[test]
+        fn budget_is_exact(sizes in prop::collection::vec((0u64..100, any::<bool>()), 0..300)) {
+            let mut budget = ByteBudget::new(150);
+            let mut held = Vec::new();
+            for (size, release) in sizes {
+                if release {
+                    if let Some(size) = held.pop() {
+                        budget.release(size);
+                    }
+                } else if budget.reserve(size) {
+                    held.push(size);
+                }
+                prop_assert_eq!(budget.reserved_bytes(), held.iter().sum::<u64>());
+                prop_assert!(budget.reserved_bytes() <= 150);
+            }
+            for size in held.drain(..) {
+                budget.release(size);
+            }
+            prop_assert_eq!(budget.reserved_bytes(), 0);
+        }
+    }
+}

@@ -1,1 +1,490 @@
-//! plan
+//! How one partition is proved within a memory budget: what stays resident, what is streamed, in which portions.
+//!
+//! The model is that of a device pipeline (upload, rows, quotient, five sums) in which a stage frees what later ones
+//! do not need. Sizes in bytes; group elements are affine in Montgomery form (96 B in G1, 192 B in G2), scalars 32 B.
+//!
+//! ```text
+//! stage      working memory
+//! upload     witness + row values (a, b, c)
+//! evaluate   witness + row values
+//! quotient   witness + three vectors of the domain's size
+//! sum_h      witness + quotient + sum(h)
+//! sum_x      witness + sum(x)                    for l, a, b_g1, b_g2
+//! assemble   five group elements
+//!
+//! sum(q)     buckets(window) + sort(chunk) + (q resident ? 0 : two chunks of points, at most all of q)
+//! ```
+
+use crate::backend::Stage;
+use crate::error::PlanError;
+use crate::groth16::{R1csShape, Srs};
+
+const SCALAR_BYTES: u64 = 32;
+/// Affine, as in `Srs`.
+const G1_POINT_BYTES: u64 = 96;
+const G2_POINT_BYTES: u64 = 192;
+/// A bucket in XYZZ coordinates.
+const G1_BUCKET_BYTES: u64 = 192;
+const G2_BUCKET_BYTES: u64 = 384;
+/// Digit and index of one point in the two windows that are sorted at a time.
+const SORT_BYTES_PER_POINT: u64 = 16;
+const SCALAR_BITS: u32 = 255;
+
+/// Narrowest window. Below it the number of windows grows faster than the buckets shrink.
+const MIN_WINDOW_BITS: u32 = 4;
+/// Widest window: 2^19 signed buckets in each of 13 windows.
+const MAX_WINDOW_BITS: u32 = 20;
+/// Fewest points of a chunk. Smaller ones are all launch overhead.
+const MIN_CHUNK_POINTS: u64 = 1 << 10;
+/// Most points of a chunk: larger ones no longer hide more of the transfer.
+const MAX_CHUNK_POINTS: u64 = 1 << 24;
+
+/// One of an SRS's queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Query {
+    H,
+    L,
+    A,
+    BG1,
+    BG2,
+}
+
+impl Query {
+    /// In the order in which room is given to them: `h` is by far the longest, and the others' witness is small
+    /// enough that several partitions could share one pass over them.
+    pub const ALL: [Query; 5] = [Query::H, Query::L, Query::A, Query::BG1, Query::BG2];
+
+    pub fn stage(self) -> Stage {
+        match self {
+            Query::H => Stage::SumH,
+            Query::L => Stage::SumL,
+            Query::A => Stage::SumA,
+            Query::BG1 => Stage::SumBG1,
+            Query::BG2 => Stage::SumBG2,
+        }
+    }
+
+    fn point_bytes(self) -> u64 {
+        if self == Query::BG2 {
+            G2_POINT_BYTES
+        } else {
+            G1_POINT_BYTES
+        }
+    }
+
+    fn bucket_bytes(self) -> u64 {
+        if self == Query::BG2 {
+            G2_BUCKET_BYTES
+        } else {
+            G1_BUCKET_BYTES
+        }
+    }
+}
+
+/// A set of queries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct QuerySet(u8);
+
+impl QuerySet {
+    pub const NONE: QuerySet = QuerySet(0);
+
+    pub fn contains(self, query: Query) -> bool {
+        self.0 >> (query as u8) & 1 == 1
+    }
+
+    #[must_use]
+    pub fn with(self, query: Query) -> Self {
+        Self(self.0 | 1 << (query as u8))
+    }
+
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Query> {
+        Query::ALL.into_iter().filter(move |query| self.contains(*query))
+    }
+}
+
+/// What of a circuit's shape decides its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShapeSummary {
+    pub domain_log2: u32,
+    /// Rows, the input rows included: at most `2^domain_log2`.
+    pub num_rows: u64,
+    /// The leading one included.
+    pub num_inputs: u64,
+    pub num_aux: u64,
+}
+
+impl ShapeSummary {
+    pub fn of(shape: &R1csShape) -> Self {
+        Self {
+            domain_log2: shape.domain_log2(),
+            num_rows: shape.num_rows() as u64,
+            num_inputs: shape.num_inputs() as u64,
+            num_aux: shape.num_aux() as u64,
+        }
+    }
+
+    fn witness_bytes(&self) -> u64 {
+        SCALAR_BYTES * (self.num_inputs + self.num_aux)
+    }
+
+    fn row_values_bytes(&self) -> u64 {
+        3 * SCALAR_BYTES * self.num_rows
+    }
+
+    fn quotient_bytes(&self) -> u64 {
+        SCALAR_BYTES << self.domain_log2
+    }
+}
+
+/// What of an SRS decides its memory: points per query, and where they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrsSummary {
+    num_points: [u64; 5],
+    /// The queries are read where the host holds them: nothing is copied, nothing is charged.
+    in_place: bool,
+}
+
+impl SrsSummary {
+    /// Points of `h`, `l`, `a`, `b_g1`, `b_g2`, to be copied to the device.
+    pub fn new(num_points: [u64; 5]) -> Self {
+        Self { num_points, in_place: false }
+    }
+
+    pub fn of(srs: &Srs) -> Self {
+        let num_points = [srs.h.len(), srs.l.len(), srs.a.len(), srs.b_g1.len(), srs.b_g2.len()];
+        Self::new(num_points.map(|len| len as u64))
+    }
+
+    /// The same for a device that reads host memory.
+    #[must_use]
+    pub fn in_place(mut self) -> Self {
+        self.in_place = true;
+        self
+    }
+
+    pub fn num_points(&self, query: Query) -> u64 {
+        self.num_points[query as usize]
+    }
+
+    fn query_bytes(&self, query: Query) -> u64 {
+        if self.in_place {
+            0
+        } else {
+            self.num_points(query) * query.point_bytes()
+        }
+    }
+
+    /// Device memory the given queries occupy.
+    pub fn resident_bytes(&self, queries: QuerySet) -> u64 {
+        queries.iter().map(|query| self.query_bytes(query)).sum()
+    }
+}
+
+/// How one query's sum is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SumPlan {
+    /// Bits of one window.
+    pub window_bits: u32,
+    /// Points taken at a time.
+    pub chunk_points: u64,
+    /// The points of each chunk are copied to the device when it is their turn.
+    pub streamed: bool,
+}
+
+/// How one partition is proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvePlan {
+    /// Queries that are on the device, all of the time.
+    pub resident: QuerySet,
+    pub resident_bytes: u64,
+    /// Per query, in the order of [`Query::ALL`].
+    pub sums: [SumPlan; 5],
+    /// Working memory of each stage, in the order of [`Stage::ALL`], without resident queries.
+    pub stage_bytes: [u64; 9],
+}
+
+impl ProvePlan {
+    /// Highest working memory of any stage: what is reserved for the partition.
+    pub fn work_peak_bytes(&self) -> u64 {
+        self.stage_bytes.into_iter().max().unwrap_or(0)
+    }
+
+    /// Working memory and resident queries together: at most the budget.
+    pub fn peak_bytes(&self) -> u64 {
+        self.resident_bytes + self.work_peak_bytes()
+    }
+
+    pub fn sum(&self, query: Query) -> &SumPlan {
+        &self.sums[query as usize]
+    }
+}
+
+/// The smallest budget with which [`plan`] succeeds.
+pub fn least_budget_bytes(shape: &ShapeSummary, srs: &SrsSummary) -> u64 {
+    Layout { shape, srs, resident: QuerySet::NONE }.floor_bytes()
+}
+
+/// Plans one partition for a device on which nothing of this circuit is loaded.
+///
+/// # Errors
+/// [`PlanError::InsufficientVram`] naming the smallest budget that would do.
+pub fn plan(shape: &ShapeSummary, srs: &SrsSummary, budget_bytes: u64) -> Result<ProvePlan, PlanError> {
+    let floor_bytes = least_budget_bytes(shape, srs);
+    if floor_bytes > budget_bytes {
+        return Err(PlanError::InsufficientVram { needs_bytes: floor_bytes, has_bytes: budget_bytes });
+    }
+    let resident = choose_resident(shape, srs, budget_bytes);
+    plan_with_resident(shape, srs, resident, budget_bytes)
+}
+
+/// Plans one partition for a device on which exactly `resident` is (to be) loaded. The budget covers both.
+///
+/// # Errors
+/// [`PlanError::InsufficientVram`] naming the smallest budget that would do with these queries resident.
+pub fn plan_with_resident(
+    shape: &ShapeSummary,
+    srs: &SrsSummary,
+    resident: QuerySet,
+    budget_bytes: u64,
+) -> Result<ProvePlan, PlanError> {
+    let layout = Layout { shape, srs, resident };
+    let resident_bytes = srs.resident_bytes(resident);
+    let insufficient = PlanError::InsufficientVram {
+        needs_bytes: resident_bytes + layout.floor_bytes(),
+        has_bytes: budget_bytes,
+    };
+    let work_bytes = budget_bytes.checked_sub(resident_bytes).ok_or(insufficient.clone())?;
+    if layout.floor_bytes() > work_bytes {
+        return Err(insufficient);
+    }
+    let sums = Query::ALL.map(|query| layout.largest_sum_within(query, work_bytes));
+    let mut stage_bytes = layout.fixed_stage_bytes();
+    for query in Query::ALL {
+        stage_bytes[query.stage().index()] += layout.sum_bytes(query, &sums[query as usize]);
+    }
+    let plan = ProvePlan { resident, resident_bytes, sums, stage_bytes };
+    debug_assert!(plan.peak_bytes() <= budget_bytes, "a plan never exceeds its budget");
+    Ok(plan)
+}
+
+/// Queries that find room beside comfortable working memory; if there is none to spare, none.
+fn choose_resident(shape: &ShapeSummary, srs: &SrsSummary, budget_bytes: u64) -> QuerySet {
+    let comfortable_bytes = Layout { shape, srs, resident: QuerySet::NONE }.comfortable_bytes();
+    let mut room = budget_bytes.saturating_sub(comfortable_bytes);
+    let mut resident = QuerySet::NONE;
+    for query in Query::ALL {
+        let bytes = srs.query_bytes(query);
+        if bytes <= room {
+            room -= bytes;
+            resident = resident.with(query);
+        }
+    }
+    resident
+}
+
+/// One choice of resident queries, and the arithmetic of the module's table.
+struct Layout<'a> {
+    shape: &'a ShapeSummary,
+    srs: &'a SrsSummary,
+    resident: QuerySet,
+}
+
+impl Layout<'_> {
+    /// Working memory of each stage without the sums' own.
+    fn fixed_stage_bytes(&self) -> [u64; 9] {
+        let witness = self.shape.witness_bytes();
+        Stage::ALL.map(|stage| match stage {
+            Stage::Upload | Stage::Evaluate => witness + self.shape.row_values_bytes(),
+            Stage::Quotient => witness + 3 * self.shape.quotient_bytes(),
+            Stage::SumH => witness + self.shape.quotient_bytes(),
+            Stage::SumL | Stage::SumA | Stage::SumBG1 | Stage::SumBG2 => witness,
+            Stage::Assemble => 4 * G1_BUCKET_BYTES + G2_BUCKET_BYTES,
+        })
+    }
+
+    fn sum_bytes(&self, query: Query, sum: &SumPlan) -> u64 {
+        let num_windows = u64::from(SCALAR_BITS.div_ceil(sum.window_bits));
+        let buckets = num_windows * (query.bucket_bytes() << (sum.window_bits - 1));
+        let sort = SORT_BYTES_PER_POINT * sum.chunk_points;
+        let points = if sum.streamed {
+            // A query of a single chunk needs no second buffer.
+            query.point_bytes() * self.srs.num_points(query).min(2 * sum.chunk_points)
+        } else {
+            0
+        };
+        buckets + sort + points
+    }
+
+    fn sum(&self, query: Query, window_bits: u32, chunk_points: u64) -> SumPlan {
+        let streamed = !self.srs.in_place && !self.resident.contains(query);
+        SumPlan { window_bits, chunk_points, streamed }
+    }
+
+    /// The least that any choice of windows and chunks needs.
+    fn floor_bytes(&self) -> u64 {
+        self.peak_bytes(|query| {
+            let num_points = self.srs.num_points(query);
+            self.sum(query, MIN_WINDOW_BITS, num_points.min(MIN_CHUNK_POINTS))
+        })
+    }
+
+    /// Working memory beyond which nothing gets faster.
+    fn comfortable_bytes(&self) -> u64 {
+        self.peak_bytes(|query| {
+            let num_points = self.srs.num_points(query);
+            self.sum(query, best_window_bits(num_points), num_points.min(MAX_CHUNK_POINTS))
+        })
+    }
+
+    fn peak_bytes(&self, sum: impl Fn(Query) -> SumPlan) -> u64 {
+        let mut stage_bytes = self.fixed_stage_bytes();
+        for query in Query::ALL {
+            stage_bytes[query.stage().index()] += self.sum_bytes(query, &sum(query));
+        }
+        stage_bytes.into_iter().max().unwrap_or(0)
+    }
+
+    /// The widest window, and then the largest chunk, that fit. A chunk has as many points as one window has
+    /// buckets at least, so that sorting it is worth while.
+    fn largest_sum_within(&self, query: Query, work_bytes: u64) -> SumPlan {
+        let num_points = self.srs.num_points(query);
+        let room = work_bytes - self.fixed_stage_bytes()[query.stage().index()];
+        for window_bits in (MIN_WINDOW_BITS..=best_window_bits(num_points)).rev() {
+            let least_points = num_points.min(MIN_CHUNK_POINTS.max(1 << window_bits));
+            let mut chunk_points = num_points.min(MAX_CHUNK_POINTS);
+            loop {
+                let sum = self.sum(query, window_bits, chunk_points);
+                if self.sum_bytes(query, &sum) <= room {
+                    return sum;
+                }
+                if chunk_points == least_points {
+                    break;
+                }
+                chunk_points = (chunk_points / 2).max(least_points);
+            }
+        }
+        unreachable!(
+            "the narrowest window and the smallest chunk fit: the caller compared them with the budget"
+        )
+    }
+}
+
+/// The window that costs the fewest group additions for that many points, roughly: `log2(n) - 3`.
+fn best_window_bits(num_points: u64) -> u32 {
+    num_points.max(1).ilog2().saturating_sub(3).clamp(MIN_WINDOW_BITS, MAX_WINDOW_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn shapes() -> impl Strategy<Value = (ShapeSummary, SrsSummary)> {
+        let counts = (1u32..28).prop_flat_map(|domain_log2| {
+            let n = 1u64 << domain_log2;
+            (Just(domain_log2), 1..=n, 1u64..500, 0..=n, 0..=n, any::<bool>())
+        });
+        counts.prop_map(|(domain_log2, num_rows, num_inputs, num_aux, b_aux, in_place)| {
+            let shape = ShapeSummary { domain_log2, num_rows, num_inputs, num_aux };
+            let b = b_aux.min(num_aux);
+            let srs = SrsSummary::new([(1 << domain_log2) - 1, num_aux, num_inputs + num_aux, b, b]);
+            (shape, if in_place { srs.in_place() } else { srs })
+        })
+    }
+
+    fn resident_within(plan: &ProvePlan, srs: &SrsSummary) -> bool {
+        Query::ALL
+            .into_iter()
+            .all(|query| plan.sum(query).streamed != (plan.resident.contains(query) || srs.in_place))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn a_plan_stays_within_any_budget_or_names_the_least((shape, srs) in shapes(), budget in 0u64..200 * GIB) {
+            let needs = least_budget_bytes(&shape, &srs);
+            match plan(&shape, &srs, budget) {
+                Ok(plan) => {
+                    prop_assert!(budget >= needs);
+                    prop_assert!(plan.peak_bytes() <= budget);
+                    prop_assert_eq!(plan.peak_bytes(), srs.resident_bytes(plan.resident) + plan.work_peak_bytes());
+                    prop_assert!(resident_within(&plan, &srs));
+                }
+                Err(PlanError::InsufficientVram { needs_bytes, has_bytes }) => {
+                    prop_assert_eq!((needs_bytes, has_bytes), (needs, budget));
+                    prop_assert!(budget < needs);
+                }
+            }
+        }
+
+        #[test]
+        fn the_named_budget_does_and_one_byte_less_does_not((shape, srs) in shapes()) {
+            let needs = least_budget_bytes(&shape, &srs);
+            prop_assert!(plan(&shape, &srs, needs).is_ok());
+            prop_assert!(plan(&shape, &srs, needs - 1).is_err());
+        }
+
+        #[test]
+        fn more_budget_never_keeps_less_resident((shape, srs) in shapes(), extra in 0u64..8 * GIB) {
+            let needs = least_budget_bytes(&shape, &srs);
+            let small = plan(&shape, &srs, needs + extra).expect("it covers the least");
+            let large = plan(&shape, &srs, needs + 4 * extra).expect("it covers the least");
+            prop_assert!(small.resident_bytes <= large.resident_bytes);
+        }
+
+        #[test]
+        fn any_resident_set_is_planned_within_budget_or_refused_exactly(
+            (shape, srs) in shapes(), bits in 0u8..32, budget in 0u64..200 * GIB,
+        ) {
+            let resident = QuerySet(bits);
+            match plan_with_resident(&shape, &srs, resident, budget) {
+                Ok(plan) => prop_assert!(plan.peak_bytes() <= budget && plan.resident == resident),
+                Err(PlanError::InsufficientVram { needs_bytes, .. }) => {
+                    prop_assert!(needs_bytes > budget);
+                    prop_assert!(plan_with_resident(&shape, &srs, resident, needs_bytes).is_ok());
+                    prop_assert!(plan_with_resident(&shape, &srs, resident, needs_bytes - 1).is_err());
+                }
+            }
+        }
+    }
+
+    /// PoRep 32 GiB, roughly: a domain of 2^27, 105 million variables that occur in A, half as many in B.
+    fn porep_32g() -> (ShapeSummary, SrsSummary) {
+        let num_aux = 130_000_000;
+        let shape = ShapeSummary { domain_log2: 27, num_rows: 130_278_869, num_inputs: 312, num_aux };
+        let srs = SrsSummary::new([(1 << 27) - 1, num_aux, 105_000_000, 52_000_000, 52_000_000]);
+        (shape, srs)
+    }
+
+    #[test]
+    fn b11_too_little_memory_names_both_numbers() {
+        let (shape, srs) = porep_32g();
+        let error = plan(&shape, &srs, 8 * GIB).expect_err("three vectors of 2^27 scalars alone are 12 GiB");
+        let PlanError::InsufficientVram { needs_bytes, has_bytes } = error;
+        assert_eq!(has_bytes, 8 * GIB);
+        assert!((12 * GIB..20 * GIB).contains(&needs_bytes), "{needs_bytes}");
+    }
+
+    #[test]
+    fn a_small_card_streams_and_a_large_one_keeps_everything() {
+        let (shape, srs) = porep_32g();
+        let small = plan(&shape, &srs, 20 * GIB).expect("a 20 GiB card can do it by streaming");
+        assert!(small.resident.is_empty() && small.sum(Query::H).streamed, "{small:?}");
+        let large = plan(&shape, &srs, 130 * GIB).expect("a large card can do it");
+        assert_eq!(large.resident.iter().count(), 5, "{large:?}");
+        assert_eq!(large.sum(Query::H).window_bits, MAX_WINDOW_BITS);
+    }
+}

@@ -1,0 +1,208 @@
+//! The devices as the Scheduler knows them: credits, residency, health, speed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use crate::backend::DeviceInfo;
+use crate::ids::{CircuitId, DeviceId};
+use crate::messages::device::LaneKind;
+use crate::messages::job::Priority;
+use crate::messages::lifecycle::{DeviceAddress, DeviceReady};
+use crate::policy::health::{Health, HealthPolicy, HealthRecord};
+use crate::policy::placement::DeviceView;
+
+/// Whether work may go there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    Starting,
+    Ready,
+    /// Lost or dead; it is being rebuilt or will be tried again.
+    Withdrawn {
+        reason: String,
+    },
+    /// Given up for good.
+    Gone {
+        reason: String,
+    },
+}
+
+pub(super) struct Device {
+    pub info: Option<DeviceInfo>,
+    pub address: Option<DeviceAddress>,
+    pub service: Service,
+    pub free_lanes: u32,
+    pub free_critical_lanes: u32,
+    pub num_lanes: u32,
+    num_critical_lanes: u32,
+    pub health: HealthRecord,
+    pub resident: HashSet<CircuitId>,
+    /// Moving average of a partition's time, per circuit.
+    mean_times: HashMap<CircuitId, Duration>,
+    /// It refused work, or is about to be lost; left alone until then.
+    pub rests_until: Duration,
+    pub num_proved: u64,
+    pub num_failed: u64,
+    pub num_invalid: u64,
+    pub num_restarts: u64,
+}
+
+impl Device {
+    fn new(policy: HealthPolicy) -> Self {
+        Self {
+            info: None,
+            address: None,
+            service: Service::Starting,
+            free_lanes: 0,
+            free_critical_lanes: 0,
+            num_lanes: 0,
+            num_critical_lanes: 0,
+            health: HealthRecord::new(policy),
+            resident: HashSet::new(),
+            mean_times: HashMap::new(),
+            rests_until: Duration::ZERO,
+            num_proved: 0,
+            num_failed: 0,
+            num_invalid: 0,
+            num_restarts: 0,
+        }
+    }
+
+    /// A new life: everything its predecessor held has come back or is lost.
+    pub fn ready(&mut self, ready: DeviceReady) {
+        self.num_restarts += u64::from(self.info.is_some());
+        self.service = Service::Ready;
+        self.free_lanes = ready.num_lanes;
+        self.num_lanes = ready.num_lanes;
+        self.free_critical_lanes = ready.num_critical_lanes;
+        self.num_critical_lanes = ready.num_critical_lanes;
+        self.info = Some(ready.info);
+        self.address = Some(ready.address);
+        self.rests_until = Duration::ZERO;
+        self.resident.clear();
+    }
+
+    pub fn withdraw(&mut self, service: Service) {
+        self.service = service;
+        self.address = None;
+        self.free_lanes = 0;
+        self.free_critical_lanes = 0;
+        self.resident.clear();
+    }
+
+    /// Spends a credit. A CRITICAL partition takes a normal lane only when its own are taken.
+    ///
+    /// # Panics
+    /// If there is none: placement has looked before.
+    pub fn spend(&mut self, priority: Priority) -> LaneKind {
+        if priority == Priority::Critical && self.free_critical_lanes > 0 {
+            self.free_critical_lanes -= 1;
+            return LaneKind::Critical;
+        }
+        self.free_lanes =
+            self.free_lanes.checked_sub(1).expect("placement names only devices with a free lane");
+        LaneKind::Normal
+    }
+
+    /// A credit came back. Those of a withdrawn device are void.
+    pub fn freed(&mut self, kind: LaneKind) {
+        if self.service != Service::Ready {
+            return;
+        }
+        match kind {
+            LaneKind::Normal => self.free_lanes = (self.free_lanes + 1).min(self.num_lanes),
+            LaneKind::Critical => {
+                self.free_critical_lanes = (self.free_critical_lanes + 1).min(self.num_critical_lanes);
+            }
+        }
+    }
+
+    pub fn lanes_busy(&self) -> u32 {
+        match self.service {
+            Service::Ready => {
+                self.num_lanes + self.num_critical_lanes - self.free_lanes - self.free_critical_lanes
+            }
+            _ => 0,
+        }
+    }
+
+    pub fn record_time(&mut self, circuit: &CircuitId, elapsed: Duration) {
+        self.mean_times
+            .entry(circuit.clone())
+            // Weight 1/4 for the newest: follows a change within a few partitions, ignores one outlier.
+            .and_modify(|mean| *mean = (*mean * 3 + elapsed) / 4)
+            .or_insert(elapsed);
+    }
+}
+
+/// All devices the engine was built with, by name.
+pub(super) struct Devices(BTreeMap<DeviceId, Device>);
+
+impl Devices {
+    pub fn new(ids: impl IntoIterator<Item = DeviceId>, policy: HealthPolicy) -> Self {
+        Self(ids.into_iter().map(|id| (id, Device::new(policy))).collect())
+    }
+
+    pub fn get_mut(&mut self, id: &DeviceId) -> Option<&mut Device> {
+        self.0.get_mut(id)
+    }
+
+    pub fn service(&self, id: &DeviceId) -> Option<&Service> {
+        self.0.get(id).map(|device| &device.service)
+    }
+
+    pub fn contains(&self, id: &DeviceId) -> bool {
+        self.0.contains_key(id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, &Device)> {
+        self.0.iter()
+    }
+
+    /// Devices in service, as a partition of `circuit` sees them.
+    pub fn views(&self, circuit: &CircuitId, now: Duration) -> Vec<DeviceView> {
+        self.0
+            .iter()
+            .filter(|(_, device)| device.service == Service::Ready)
+            .map(|(id, device)| {
+                // An actor that died of a panic tells nobody, and its credits come back before its death is noticed.
+                let is_alive = device.address.as_ref().is_some_and(|address| address.prove.connected());
+                let rests = !is_alive || now < device.rests_until;
+                DeviceView {
+                    id: id.clone(),
+                    free_lanes: if rests { 0 } else { device.free_lanes },
+                    free_critical_lanes: if rests { 0 } else { device.free_critical_lanes },
+                    num_lanes: device.num_lanes,
+                    health: device.health.health(now),
+                    resident: device.resident.contains(circuit),
+                    mean_time: device.mean_times.get(circuit).copied(),
+                }
+            })
+            .collect()
+    }
+
+    /// The circuit's SRS is resident on a device with a free lane.
+    pub fn is_resident(&self, circuit: &CircuitId) -> bool {
+        self.0.values().any(|device| device.free_lanes > 0 && device.resident.contains(circuit))
+    }
+
+    /// Devices other than `never` that are in service or may come back.
+    pub fn may_serve(&self, mut allowed: impl FnMut(&DeviceId) -> bool) -> bool {
+        self.0.iter().any(|(id, device)| !matches!(device.service, Service::Gone { .. }) && allowed(id))
+    }
+
+    /// Nothing will come back: why.
+    pub fn all_gone(&self) -> Option<String> {
+        let mut reasons = Vec::new();
+        for (id, device) in &self.0 {
+            match &device.service {
+                Service::Gone { reason } => reasons.push(format!("{id}: {reason}")),
+                _ => return None,
+            }
+        }
+        Some(if reasons.is_empty() { "none is configured".to_owned() } else { reasons.join("; ") })
+    }
+
+    pub fn is_usable(&self, now: Duration) -> bool {
+        self.0.values().any(|d| d.service == Service::Ready && d.health.health(now) != Health::Quarantined)
+    }
+}

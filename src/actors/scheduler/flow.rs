@@ -1,0 +1,279 @@
+//! What the table makes possible: expiry, circuits, witnesses, dispatch, verification.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::devices::Service;
+use super::job::{PartitionState, Witness};
+use super::{Circuit, Scheduler};
+use crate::backend::PartitionWork;
+use crate::circuits::Workload;
+use crate::error::{EngineError, ScheduleError};
+use crate::groth16::Evaluations;
+use crate::ids::{Attempt, DeviceId, JobId, PartitionIndex, WorkRef};
+use crate::messages::device::{LaneCredit, ProvePartition};
+use crate::messages::job::JobEvent;
+use crate::messages::synthesis::{
+    PrepareCircuit, PreparedCircuit, SynthesizeWitness, UnverifiedProof, VerifyJob, VerifyProofs,
+};
+use crate::policy::placement::{place, Choice, Wish};
+
+impl Scheduler {
+    /// Does everything that can be done now. Cheap when there is nothing.
+    pub(super) fn pump(&mut self) {
+        self.expire();
+        self.fail_hopeless();
+        self.ask_for_witnesses();
+        self.dispatch();
+        self.report_drained();
+        self.publish();
+    }
+
+    /// Ends jobs whose deadline has passed: before any dispatch, so that expired work never starts.
+    fn expire(&mut self) {
+        let now = self.now();
+        while let Some(&(deadline, job)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
+            self.deadlines.remove(&(deadline, job));
+            if self.jobs.contains_key(&job) {
+                self.totals.deadline_exceeded += 1;
+                self.finish(job, Err(EngineError::DeadlineExceeded { at: WorkRef::job(job) }));
+            }
+        }
+    }
+
+    /// Ends jobs that no device can ever take.
+    fn fail_hopeless(&mut self) {
+        let Some(reason) = self.devices.all_gone() else { return };
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        for job in jobs {
+            self.finish(job, Err(ScheduleError::NoDevice(reason.clone()).into()));
+        }
+    }
+
+    /// Asks the Synthesizer for a circuit, unless it has it or was asked.
+    pub(super) fn ensure_circuit(&mut self, workload: &Arc<dyn Workload>, span: &tracing::Span) {
+        let now = self.now();
+        match self.circuits.get_mut(workload.circuit()) {
+            Some(Circuit::Ready { used_at, .. }) => {
+                *used_at = now;
+                return;
+            }
+            Some(Circuit::Loading { .. }) => return,
+            None => {}
+        }
+        self.circuits.insert(workload.circuit().clone(), Circuit::Loading { source: workload.srs() });
+        if let Some(synthesizer) = &self.synthesizer {
+            synthesizer
+                .prepare
+                .do_send(PrepareCircuit { workload: Arc::clone(workload), span: span.clone() });
+        }
+    }
+
+    /// Lets circuits go that no job uses, least recently used first, until the rest fits its budget.
+    pub(super) fn evict_idle_circuits(&mut self) {
+        let limit_bytes = self.config.circuit_memory_budget_bytes;
+        loop {
+            let ready = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
+                Circuit::Ready { circuit, used_at } => Some((id, circuit.num_bytes, *used_at)),
+                Circuit::Loading { .. } => None,
+            });
+            let (mut total_bytes, mut oldest) = (0, None);
+            for (id, num_bytes, used_at) in ready {
+                total_bytes += num_bytes;
+                let is_older = oldest.as_ref().is_none_or(|(at, _)| used_at < *at);
+                if is_older && !self.jobs.values().any(|job| job.circuit() == id) {
+                    oldest = Some((used_at, id.clone()));
+                }
+            }
+            match oldest {
+                Some((_, id)) if total_bytes > limit_bytes => {
+                    tracing::info!(circuit = %id, total_bytes, limit_bytes, "idle circuit is let go");
+                    self.circuits.remove(&id);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    pub(super) fn prepared(&self, job: JobId) -> Option<Arc<PreparedCircuit>> {
+        match self.circuits.get(self.jobs.get(&job)?.circuit()) {
+            Some(Circuit::Ready { circuit, .. }) => Some(Arc::clone(circuit)),
+            _ => None,
+        }
+    }
+
+    /// In queue order, as far ahead as threads and the host-memory budget allow. The first that does not fit holds
+    /// the others back: what is released next is its.
+    fn ask_for_witnesses(&mut self) {
+        while self.synthesizer.is_some() && self.num_synthesizing < self.config.max_synthesizing.max(1) {
+            let Some((job, partition)) = self.next_of(true) else { return };
+            let circuit = self.prepared(job).expect("only jobs whose circuit is ready are listed");
+            let (witness_bytes, evaluations_bytes) = (circuit.witness_bytes(), circuit.evaluations_bytes());
+            if !self.budget.reserve(witness_bytes + evaluations_bytes) {
+                return;
+            }
+            self.ask_for_witness(job, partition, circuit);
+        }
+    }
+
+    fn ask_for_witness(&mut self, job: JobId, index: PartitionIndex, circuit: Arc<PreparedCircuit>) {
+        let now = self.now();
+        self.waiting.remove(&(job, index));
+        self.num_synthesizing += 1;
+        let entry = self.jobs.get_mut(&job).expect("a listed partition's job is in the table");
+        if !std::mem::replace(&mut entry.began, true) {
+            entry.timings.queue_wait =
+                now.saturating_sub(entry.spec.accepted_at + entry.timings.circuit_load);
+        }
+        let command = SynthesizeWitness {
+            at: WorkRef::partition(job, index),
+            workload: Arc::clone(&entry.spec.workload),
+            priority: entry.spec.priority,
+            cancel: entry.cancel.clone(),
+            span: entry.spec.span.clone(),
+            circuit: Arc::clone(&circuit),
+        };
+        let partition = entry.partition(index);
+        partition.state = PartitionState::Synthesizing;
+        partition.witness_bytes = circuit.witness_bytes();
+        partition.evaluations_bytes = circuit.evaluations_bytes();
+        if let Some(synthesizer) = &self.synthesizer {
+            synthesizer.witness.do_send(command);
+        }
+    }
+
+    /// The next partition in queue order: to make a witness for (`without_witness`), or to dispatch.
+    fn next_of(&self, without_witness: bool) -> Option<(JobId, PartitionIndex)> {
+        let now = self.now();
+        let list = if without_witness { &self.waiting } else { &self.ready };
+        let mut candidates = Vec::with_capacity(list.len());
+        let mut under_way = (JobId(0), 0);
+        for &(job, partition) in list {
+            let entry = &self.jobs[&job];
+            let possible = if without_witness {
+                matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready { .. }))
+            } else {
+                matches!(self.choose(job, partition, now), Choice::Device(_))
+            };
+            if possible {
+                // Partitions of a job are listed together: counted once.
+                if under_way.0 != job {
+                    under_way = (job, entry.num_under_way());
+                }
+                candidates.push(entry.as_waiting(partition, under_way.1));
+            }
+        }
+        let resident = |circuit: &_| self.devices.is_resident(circuit);
+        let index = self.config.queue.next(&candidates, now, resident)?;
+        Some((candidates[index].job, candidates[index].partition))
+    }
+
+    fn choose(&self, job: JobId, index: PartitionIndex, now: Duration) -> Choice {
+        let entry = &self.jobs[&job];
+        let partition = &entry.partitions[index.0 as usize];
+        let wish = Wish {
+            priority: entry.spec.priority,
+            placement: &entry.spec.placement,
+            avoid: &partition.avoid,
+            never: &partition.never,
+        };
+        place(&wish, &self.devices.views(entry.circuit(), now))
+    }
+
+    /// Gives partitions to devices while there are credits.
+    fn dispatch(&mut self) {
+        if !self.devices.iter().any(|(_, device)| device.free_lanes + device.free_critical_lanes > 0) {
+            return;
+        }
+        while let Some((job, partition)) = self.next_of(false) {
+            let Choice::Device(device) = self.choose(job, partition, self.now()) else { return };
+            self.prove(job, partition, device);
+        }
+    }
+
+    fn prove(&mut self, job: JobId, index: PartitionIndex, id: DeviceId) {
+        let now = self.now();
+        let circuit = self.prepared(job).expect("a witness exists only of a prepared circuit");
+        self.ready.remove(&(job, index));
+        let entry = self.jobs.get_mut(&job).expect("a listed partition's job is in the table");
+        let blinding = entry.blinding(index);
+        let partition = entry.partition(index);
+        partition.attempts += 1;
+        let attempt = Attempt(partition.attempts);
+        let (witness, evaluations) = take_ready(&mut partition.state);
+        partition.state =
+            PartitionState::Proving { attempt, device: id.clone(), witness: witness.clone(), since: now };
+        let work = PartitionWork {
+            at: WorkRef::partition(job, index).with_attempt(attempt).on(id.clone()),
+            circuit: circuit.id.clone(),
+            shape: Arc::clone(&circuit.shape),
+            srs: Arc::clone(&circuit.srs),
+            assignment: witness.assignment,
+            evaluations,
+            blinding,
+        };
+        let (priority, cancel, span) = (entry.spec.priority, entry.cancel.clone(), entry.spec.span.clone());
+        entry.tell(&JobEvent::Placed { partition: index, device: id.clone() });
+        self.totals.dispatched += 1;
+        let freed = self.own().lane_freed.clone();
+        let device = self.devices.get_mut(&id).expect("placement names a device of the table");
+        assert_eq!(device.service, Service::Ready, "placement names a device in service");
+        let credit = LaneCredit::new(id, device.spend(priority), freed);
+        let address = device.address.as_ref().expect("a device in service has an address");
+        address.prove.do_send(ProvePartition { work, priority, cancel, credit, span });
+    }
+
+    /// Has the proofs of a job that wait for their verdict verified, all at once; one batch at a time.
+    pub(super) fn verify_waiting(&mut self, job: JobId) {
+        let Some(circuit) = self.prepared(job) else { return };
+        let Some(entry) = self.jobs.get_mut(&job).filter(|entry| !entry.verifying) else { return };
+        let mut proofs = Vec::new();
+        for (index, partition) in entry.partitions.iter_mut().enumerate() {
+            if let PartitionState::Proved { attempt, device, witness, proof, asked } = &mut partition.state {
+                *asked = true;
+                let at = WorkRef::partition(job, PartitionIndex(index as u32));
+                proofs.push(UnverifiedProof {
+                    at: at.with_attempt(*attempt).on(device.clone()),
+                    proof: proof.clone(),
+                    public_inputs: Arc::clone(&witness.public_inputs),
+                });
+            }
+        }
+        if proofs.is_empty() {
+            return;
+        }
+        entry.verifying = true;
+        let (priority, span) = (entry.spec.priority, entry.spec.span.clone());
+        if let Some(synthesizer) = &self.synthesizer {
+            synthesizer.verify.do_send(VerifyProofs { circuit, proofs, priority, span });
+        }
+    }
+
+    /// Every partition is done: the library's own check of the whole is what is left.
+    pub(super) fn check_whole(&mut self, job: JobId) {
+        let Some(circuit) = self.prepared(job) else { return };
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        if entry.library_check || entry.num_done() < entry.partitions.len() {
+            return;
+        }
+        entry.library_check = true;
+        let mut proof = Vec::new();
+        for partition in &entry.partitions {
+            if let PartitionState::Done { proof: part, .. } = &partition.state {
+                proof.extend_from_slice(&part.to_bytes());
+            }
+        }
+        let (workload, priority) = (Arc::clone(&entry.spec.workload), entry.spec.priority);
+        let span = entry.spec.span.clone();
+        if let Some(synthesizer) = &self.synthesizer {
+            synthesizer.verify_job.do_send(VerifyJob { job, workload, circuit, proof, priority, span });
+        }
+    }
+}
+
+fn take_ready(state: &mut PartitionState) -> (Witness, Option<Evaluations>) {
+    match std::mem::replace(state, PartitionState::Waiting) {
+        PartitionState::Ready { witness, evaluations } => (witness, evaluations),
+        _ => unreachable!("only partitions with a witness are listed as ready"),
+    }
+}

@@ -1,0 +1,197 @@
+//! Callers: jobs come in, are attached to, let go of, cancelled.
+
+use std::sync::Arc;
+
+use actix::{Context, Handler, MessageResult};
+use tokio::sync::{mpsc, watch};
+
+use super::job::{blinding_identity, Job, JobSpec};
+use super::{Circuit, Scheduler};
+use crate::circuits::{SrsSource, Workload};
+use crate::error::{EngineError, RequestError, ScheduleError};
+use crate::ids::{JobId, PartitionIndex};
+use crate::messages::device::EvictSrs;
+use crate::messages::job::{
+    BlindingSource, CancelJob, JobAccepted, JobEvent, JobTicket, Placement, Priority, ReleaseTicket,
+    SubmitJob,
+};
+use crate::policy::admission::{admit, WorkIdentity};
+
+impl Handler<SubmitJob> for Scheduler {
+    type Result = MessageResult<SubmitJob>;
+
+    fn handle(&mut self, submit: SubmitJob, _: &mut Context<Self>) -> Self::Result {
+        let answer = self.submit(submit);
+        self.totals.refused += u64::from(answer.is_err());
+        self.pump();
+        MessageResult(answer)
+    }
+}
+
+impl Scheduler {
+    fn submit(&mut self, submit: SubmitJob) -> Result<JobAccepted, EngineError> {
+        self.validate(&submit)?;
+        let identity = (!submit.request_id.is_empty()).then(|| WorkIdentity {
+            request_id: submit.request_id.clone(),
+            kind: submit.workload.kind(),
+            digest: submit.workload.digest(),
+            blinding: blinding_identity(&submit.blinding),
+        });
+        let priority = submit.priority.unwrap_or_else(|| Priority::of(submit.workload.kind()));
+        if let Some(known) = identity.as_ref().and_then(|identity| self.identities.find(identity)) {
+            if let Some(accepted) = self.attach(known, priority) {
+                self.totals.attached += 1;
+                return Ok(accepted);
+            }
+        }
+        if let Some(reason) = self.devices.all_gone() {
+            return Err(ScheduleError::NoDevice(reason).into());
+        }
+        admit(self.draining, self.jobs.len(), self.config.max_queued_jobs, priority)?;
+        self.make_room_for_circuit(submit.workload.as_ref())?;
+        Ok(self.accept(submit, identity, priority))
+    }
+
+    fn validate(&self, submit: &SubmitJob) -> Result<(), EngineError> {
+        let num_partitions = submit.workload.num_partitions();
+        let field = |field: &str, what: String| RequestError::Field { field: field.into(), what };
+        if num_partitions == 0 {
+            return Err(field("partitions", "needs 1 at least, has 0".into()).into());
+        }
+        if let BlindingSource::Fixed(pairs) = &submit.blinding {
+            if pairs.len() != num_partitions as usize {
+                let what = format!("needs {num_partitions} pairs, has {}", pairs.len());
+                return Err(field("blinding", what).into());
+            }
+        }
+        match &submit.placement {
+            Placement::Device(id) if !self.devices.contains(id) => {
+                Err(ScheduleError::NoDevice(format!("{id} is not one of this engine's")).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One id names one proving key at a time. Another key under the same id takes over once nothing uses the old.
+    fn make_room_for_circuit(&mut self, workload: &dyn Workload) -> Result<(), RequestError> {
+        let id = workload.circuit();
+        let held = match self.circuits.get(id) {
+            None => return Ok(()),
+            Some(Circuit::Loading { source }) => source,
+            Some(Circuit::Ready { circuit, .. }) => &circuit.source,
+        };
+        if is_same_key(held, &workload.srs()) {
+            return Ok(());
+        }
+        if self.jobs.values().any(|job| job.circuit() == id) {
+            return Err(RequestError::Contradiction {
+                left: "circuit".into(),
+                left_value: id.to_string(),
+                right: "the circuit of that name in use".into(),
+                right_value: "another proving key".into(),
+            });
+        }
+        self.circuits.remove(id);
+        for (_, device) in self.devices.iter() {
+            if let Some(address) = &device.address {
+                address.evict.do_send(EvictSrs { circuit: id.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(
+        &mut self,
+        submit: SubmitJob,
+        identity: Option<WorkIdentity>,
+        priority: Priority,
+    ) -> JobAccepted {
+        let id = JobId(self.next_job);
+        self.next_job += 1;
+        let now = self.now();
+        let spec = JobSpec {
+            id,
+            request_id: if submit.request_id.is_empty() { format!("job-{id}") } else { submit.request_id },
+            identity: identity.clone(),
+            workload: submit.workload,
+            priority,
+            accepted_at: now,
+            deadline: submit.deadline.map(|limit| now.saturating_add(limit)),
+            blinding: submit.blinding,
+            placement: submit.placement,
+            span: submit.span,
+        };
+        if let Some(identity) = identity {
+            self.identities.insert(identity, id);
+        }
+        self.deadlines.extend(spec.deadline.map(|deadline| (deadline, id)));
+        self.waiting.extend((0..spec.workload.num_partitions()).map(|index| (id, PartitionIndex(index))));
+        self.totals.accepted += 1;
+        self.ensure_circuit(&spec.workload, &spec.span);
+        self.jobs.insert(id, Job::new(spec));
+        let mut accepted = self.attach(id, priority).expect("the job was just put into the table");
+        accepted.attached = false;
+        accepted
+    }
+
+    /// One more caller waits for this job. `None`: it is not known any more.
+    fn attach(&mut self, id: JobId, priority: Priority) -> Option<JobAccepted> {
+        let number = self.next_ticket;
+        self.next_ticket += 1;
+        let (sender, events) = mpsc::unbounded_channel();
+        let (request_id, result) = if let Some(job) = self.jobs.get_mut(&id) {
+            // Somebody needs it more urgently than the first caller did.
+            job.spec.priority = job.spec.priority.max(priority);
+            job.tickets.insert(number);
+            send(&sender, job.accepted_event());
+            job.listeners.push(sender);
+            (job.spec.request_id.clone(), job.result.subscribe())
+        } else {
+            let ended = self.ended.get(&id)?;
+            send(&sender, ended.accepted.clone());
+            send(&sender, JobEvent::Finished(ended.result.clone()));
+            (ended.request_id.clone(), watch::channel(Some(ended.result.clone())).1)
+        };
+        let ticket = JobTicket::new(id, number, self.own().ticket_released.clone());
+        Some(JobAccepted { request_id, attached: true, ticket, events, result })
+    }
+}
+
+/// The receiving end is in this same function's hands: it cannot be closed yet.
+fn send(sender: &mpsc::UnboundedSender<JobEvent>, event: JobEvent) {
+    sender.send(event).expect("the receiver is alive");
+}
+
+fn is_same_key(a: &SrsSource, b: &SrsSource) -> bool {
+    match (a, b) {
+        (SrsSource::File(a), SrsSource::File(b)) => a == b,
+        (SrsSource::Memory(a), SrsSource::Memory(b)) => {
+            Arc::ptr_eq(a, b) || (a.vk == b.vk && a.num_bytes() == b.num_bytes())
+        }
+        _ => false,
+    }
+}
+
+impl Handler<ReleaseTicket> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, released: ReleaseTicket, _: &mut Context<Self>) {
+        let Some(job) = self.jobs.get_mut(&released.job) else { return };
+        job.tickets.remove(&released.number);
+        job.kept |= released.keep_job;
+        if job.tickets.is_empty() && !job.kept {
+            self.cancel(released.job);
+            self.pump();
+        }
+    }
+}
+
+impl Handler<CancelJob> for Scheduler {
+    type Result = MessageResult<CancelJob>;
+
+    fn handle(&mut self, cancel: CancelJob, _: &mut Context<Self>) -> Self::Result {
+        let outcome = self.cancel(cancel.job);
+        self.pump();
+        MessageResult(outcome)
+    }
+}

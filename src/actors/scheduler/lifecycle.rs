@@ -1,0 +1,92 @@
+//! What the Supervisor tells: devices come and go, the engine drains.
+
+use actix::{ActorContext, Context, Handler};
+
+use super::devices::Service;
+use super::Scheduler;
+use crate::error::ScheduleError;
+use crate::ids::JobId;
+use crate::messages::lifecycle::{
+    ActorDied, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, EndJobs, StopActor,
+};
+use crate::policy::health::Failure;
+
+impl Handler<DeviceReady> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, ready: DeviceReady, _: &mut Context<Self>) {
+        if let Some(device) = self.devices.get_mut(&ready.info.id) {
+            device.ready(ready);
+        }
+        self.pump();
+    }
+}
+
+impl Handler<DeviceLost> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, lost: DeviceLost, _: &mut Context<Self>) {
+        let reason = lost.error.to_string();
+        self.withdraw(&lost.device, Service::Withdrawn { reason: reason.clone() }, &reason);
+        self.pump();
+    }
+}
+
+impl Handler<ActorDied> for Scheduler {
+    type Result = ();
+
+    /// A dead Synthesizer is followed by a `SynthesizerReady`, which says it all.
+    fn handle(&mut self, died: ActorDied, _: &mut Context<Self>) {
+        let now = self.now();
+        let Some(id) = died.device else { return };
+        let reason = format!("{} died", died.actor);
+        if let Some(device) = self.devices.get_mut(&id) {
+            device.num_failed += 1;
+            device.health.record_failure(Failure::Reported, now);
+        }
+        self.withdraw(&id, Service::Withdrawn { reason: reason.clone() }, &reason);
+        self.pump();
+    }
+}
+
+impl Handler<DeviceWithdrawn> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, withdrawn: DeviceWithdrawn, _: &mut Context<Self>) {
+        let DeviceWithdrawn { device, reason, returns } = withdrawn;
+        let what = reason.clone();
+        let service = if returns { Service::Withdrawn { reason } } else { Service::Gone { reason } };
+        self.withdraw(&device, service, &what);
+        self.pump();
+    }
+}
+
+impl Handler<Drain> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, _: Drain, _: &mut Context<Self>) {
+        self.draining = true;
+        self.pump();
+    }
+}
+
+impl Handler<EndJobs> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, _: EndJobs, _: &mut Context<Self>) {
+        self.draining = true;
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        for job in jobs {
+            self.finish(job, Err(ScheduleError::Draining.into()));
+        }
+        self.pump();
+    }
+}
+
+impl Handler<StopActor> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, _: StopActor, ctx: &mut Context<Self>) {
+        ctx.stop();
+    }
+}

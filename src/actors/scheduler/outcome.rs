@@ -1,0 +1,220 @@
+//! How partitions and jobs end, or are tried again.
+
+use std::sync::Arc;
+
+use super::devices::Service;
+use super::job::{Job, Partition, PartitionState};
+use super::{Circuit, EndedJob, Scheduler};
+use crate::error::{DeviceError, EngineError, ErrorClass};
+use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};
+use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, ProofOutcome};
+use crate::messages::lifecycle::Drained;
+
+/// Refusals (no lane, draining) that one partition takes before they count as a failure: a device that refuses is
+/// left alone for a moment each time, so this is some seconds.
+const MAX_REFUSALS: u32 = 100;
+
+impl Scheduler {
+    /// The one way out of the table: everything the job holds is let go, and everybody who waits is answered.
+    pub(super) fn finish(&mut self, id: JobId, result: JobResult) {
+        let Some(mut job) = self.jobs.remove(&id) else { return };
+        job.cancel.cancel();
+        self.let_go(&job);
+        match &result {
+            Ok(_) => self.totals.completed += 1,
+            Err(EngineError::Cancelled { .. }) => self.totals.cancelled += 1,
+            Err(_) => self.totals.failed += 1,
+        }
+        let entered = job.spec.span.enter();
+        match &result {
+            Ok(outcome) => tracing::info!(job = %id, retries = outcome.retries, "job completed"),
+            Err(error) => tracing::warn!(job = %id, %error, "job ended without a proof"),
+        }
+        drop(entered);
+        job.tell(&JobEvent::Finished(result.clone()));
+        job.result.send_replace(Some(result.clone()));
+        let now = self.now();
+        if let Some(Circuit::Ready { used_at, .. }) = self.circuits.get_mut(job.circuit()) {
+            *used_at = now;
+        }
+        self.retain(id, job, result);
+        self.evict_idle_circuits();
+    }
+
+    fn let_go(&mut self, job: &Job) {
+        let id = job.spec.id;
+        for (index, partition) in job.partitions.iter().enumerate() {
+            let index = PartitionIndex(index as u32);
+            self.waiting.remove(&(id, index));
+            self.ready.remove(&(id, index));
+            self.budget.release(partition.witness_bytes + partition.evaluations_bytes);
+            // Its thread may still be at it; the result will be late.
+            self.num_synthesizing -= usize::from(matches!(partition.state, PartitionState::Synthesizing));
+        }
+        if let Some(deadline) = job.spec.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+    }
+
+    /// Keeps a proof for whoever asks again; a failure is not kept, so that asking again tries again.
+    fn retain(&mut self, id: JobId, job: Job, result: JobResult) {
+        let accepted = job.accepted_event();
+        let identity = job.spec.identity;
+        if let Some(identity) = identity.as_ref().filter(|_| result.is_err()) {
+            self.identities.remove(identity, id);
+        }
+        self.ended.insert(id, EndedJob { request_id: job.spec.request_id, identity, accepted, result });
+        self.ended_order.push_back(id);
+        while self.ended_order.len() > self.config.retained_results {
+            let oldest = self.ended_order.pop_front().expect("longer than a number that is not negative");
+            if let Some(EndedJob { identity: Some(identity), .. }) = self.ended.remove(&oldest) {
+                self.identities.remove(&identity, oldest);
+            }
+        }
+    }
+
+    pub(super) fn cancel(&mut self, id: JobId) -> CancelOutcome {
+        let Some(job) = self.jobs.get(&id) else {
+            let was_given_out = (1..self.next_job).contains(&id.0);
+            return if was_given_out { CancelOutcome::AlreadyEnded } else { CancelOutcome::Unknown };
+        };
+        let has_run = job.partitions.iter().any(Partition::has_run);
+        self.finish(id, Err(EngineError::Cancelled { at: WorkRef::job(id) }));
+        if has_run {
+            CancelOutcome::WasRunning
+        } else {
+            CancelOutcome::WasQueued
+        }
+    }
+
+    /// The library has agreed: the job is complete.
+    pub(super) fn complete(&mut self, id: JobId, proof: Vec<u8>) {
+        let now = self.now();
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.timings.total = now.saturating_sub(job.spec.accepted_at);
+        let done_on = |partition: &Partition| match &partition.state {
+            PartitionState::Done { device, .. } => device.clone(),
+            _ => unreachable!("a job is checked as a whole only when every partition is done"),
+        };
+        let outcome = ProofOutcome {
+            job: id,
+            request_id: job.spec.request_id.clone(),
+            kind: job.spec.workload.kind(),
+            circuit: job.circuit().clone(),
+            proof,
+            timings: job.timings.clone(),
+            devices: job.partitions.iter().map(done_on).collect(),
+            retries: job.retries,
+        };
+        self.finish(id, Ok(Arc::new(outcome)));
+    }
+
+    /// An attempt failed. The partition goes to another device, or the job ends with the reason.
+    ///
+    /// # Panics
+    /// If the partition has no witness to try again with: it was not on a device.
+    pub(super) fn retry(&mut self, id: JobId, index: PartitionIndex, device: &DeviceId, error: DeviceError) {
+        let max_attempts = self.config.max_attempts;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let placement = job.spec.placement.clone();
+        let partition = job.partition(index);
+        release_evaluations(partition, &mut self.budget);
+        let gives_up = match &error {
+            DeviceError::NotTaking { .. } => {
+                partition.refusals += 1;
+                partition.refusals > MAX_REFUSALS
+            }
+            DeviceError::Plan { .. } | DeviceError::OutOfVram { .. } => {
+                partition.never.insert(device.clone());
+                let never = &partition.never;
+                !self.devices.may_serve(|id| !never.contains(id) && is_allowed(&placement, id))
+            }
+            _ => {
+                partition.avoid.insert(device.clone());
+                error.class() == ErrorClass::Caller
+            }
+        };
+        let refusals = partition.refusals.min(MAX_REFUSALS);
+        if gives_up || partition.attempts - refusals >= max_attempts {
+            self.finish(id, Err(error.into()));
+            return;
+        }
+        let witness = match std::mem::replace(&mut partition.state, PartitionState::Waiting) {
+            PartitionState::Proving { witness, .. } | PartitionState::Proved { witness, .. } => witness,
+            _ => panic!("only an attempt that was made can fail"),
+        };
+        partition.state = PartitionState::Ready { witness, evaluations: None };
+        self.ready.insert((id, index));
+        if !matches!(error, DeviceError::NotTaking { .. }) {
+            job.retries += 1;
+            self.totals.retried += 1;
+            tracing::warn!(%error, "partition is tried again");
+            job.tell(&JobEvent::PartitionRetried { partition: index, reason: error.to_string() });
+        }
+    }
+
+    /// Takes a device out of service and gives what it held to others.
+    pub(super) fn withdraw(&mut self, id: &DeviceId, service: Service, what: &str) {
+        let Some(device) = self.devices.get_mut(id) else { return };
+        device.withdraw(service);
+        let mut held = Vec::new();
+        for (job, entry) in &self.jobs {
+            for (index, partition) in entry.partitions.iter().enumerate() {
+                match &partition.state {
+                    PartitionState::Proving { device, attempt, .. } if device == id => {
+                        let index = PartitionIndex(index as u32);
+                        held.push((*job, index, WorkRef::partition(*job, index).with_attempt(*attempt)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (job, index, at) in held {
+            let error = DeviceError::Lost { at: at.on(id.clone()), what: what.to_owned() };
+            self.retry(job, index, id, error);
+        }
+        self.fail_misplaced();
+    }
+
+    /// Ends jobs that asked for a device which is gone for good.
+    fn fail_misplaced(&mut self) {
+        let gone = |id: &DeviceId| match self.devices.service(id) {
+            Some(Service::Gone { reason }) => Some(format!("{id}: {reason}")),
+            _ => None,
+        };
+        let hopeless: Vec<(JobId, String)> = self
+            .jobs
+            .iter()
+            .filter_map(|(job, entry)| match &entry.spec.placement {
+                Placement::Device(id) => gone(id).map(|reason| (*job, reason)),
+                Placement::Any => None,
+            })
+            .collect();
+        for (job, reason) in hopeless {
+            self.finish(job, Err(crate::error::ScheduleError::NoDevice(reason).into()));
+        }
+    }
+
+    /// Says once that nothing is left to do, after a `Drain`.
+    pub(super) fn report_drained(&mut self) {
+        if self.draining && self.jobs.is_empty() && !self.reported_drained {
+            self.reported_drained = true;
+            self.drained.do_send(Drained { actor: "scheduler".into() });
+        }
+    }
+}
+
+fn is_allowed(placement: &Placement, device: &DeviceId) -> bool {
+    match placement {
+        Placement::Any => true,
+        Placement::Device(wanted) => wanted == device,
+    }
+}
+
+/// The row values of an attempt that has ended are gone, and so is their reservation.
+pub(super) fn release_evaluations(
+    partition: &mut Partition,
+    budget: &mut crate::policy::admission::ByteBudget,
+) {
+    budget.release(std::mem::take(&mut partition.evaluations_bytes));
+}

@@ -1,0 +1,136 @@
+//! The status that any thread may read: made here, published on a watch channel, never asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::devices::{Device, Service};
+use super::job::{Job, PartitionState};
+use super::{Circuit, Scheduler, KINDS};
+use crate::ids::DeviceId;
+use crate::messages::status::{CircuitStatus, EngineDeviceStatus, EngineStatus, JobStatus, QueueStatus};
+
+/// With more jobs than this, the snapshot is made at every tick instead of at every change: its cost grows with them.
+const MAX_JOBS_FOR_EVERY_CHANGE: usize = 32;
+
+impl Scheduler {
+    pub(super) fn publish(&mut self) {
+        let now = self.now();
+        let is_recent = self.published_at.is_some_and(|at| now.saturating_sub(at) < super::TICK);
+        if is_recent && self.jobs.len() > MAX_JOBS_FOR_EVERY_CHANGE {
+            return;
+        }
+        self.published_at = Some(now);
+        self.status.send_replace(Arc::new(self.snapshot(now)));
+    }
+
+    fn snapshot(&self, now: Duration) -> EngineStatus {
+        let ready = !self.draining && self.synthesizer.is_some() && self.devices.is_usable(now);
+        EngineStatus {
+            ready,
+            reasons: self.reasons(),
+            draining: self.draining,
+            uptime_ms: now.as_millis() as u64,
+            devices: self.devices.iter().map(|(id, device)| device_status(id, device, now)).collect(),
+            queues: self.queues(),
+            circuits: self.circuit_statuses(),
+            jobs: self.jobs.values().map(|job| job_status(job, now)).collect(),
+            totals: self.totals,
+            host_memory_reserved_bytes: self.budget.reserved_bytes(),
+            host_memory_budget_bytes: self.budget.limit_bytes(),
+        }
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if self.draining {
+            reasons.push("engine is shutting down".to_owned());
+        }
+        for (id, device) in self.devices.iter() {
+            match &device.service {
+                Service::Ready => {}
+                Service::Starting => reasons.push(format!("{id} is starting")),
+                Service::Withdrawn { reason } => reasons.push(format!("{id} is out of service: {reason}")),
+                Service::Gone { reason } => reasons.push(format!("{id} was given up: {reason}")),
+            }
+        }
+        if self.devices.iter().next().is_none() {
+            reasons.push("no device is configured".to_owned());
+        }
+        reasons
+    }
+
+    fn queues(&self) -> Vec<QueueStatus> {
+        let mut queues: Vec<QueueStatus> =
+            KINDS.iter().map(|&kind| QueueStatus { kind, pending: 0, in_progress: 0 }).collect();
+        for job in self.jobs.values() {
+            let kind = job.spec.workload.kind();
+            let queue = queues.iter_mut().find(|queue| queue.kind == kind).expect("every kind is listed");
+            for partition in &job.partitions {
+                match &partition.state {
+                    PartitionState::Waiting | PartitionState::Synthesizing | PartitionState::Ready { .. } => {
+                        queue.pending += 1;
+                    }
+                    PartitionState::Proving { .. } | PartitionState::Proved { .. } => queue.in_progress += 1,
+                    PartitionState::Done { .. } => {}
+                }
+            }
+        }
+        queues
+    }
+
+    fn circuit_statuses(&self) -> Vec<CircuitStatus> {
+        let mut circuits: Vec<CircuitStatus> = self
+            .circuits
+            .iter()
+            .map(|(id, circuit)| {
+                let (state, num_bytes) = match circuit {
+                    Circuit::Loading { .. } => ("loading", 0),
+                    Circuit::Ready { circuit, .. } => ("ready", circuit.num_bytes),
+                };
+                CircuitStatus { circuit: id.to_string(), state: state.to_owned(), num_bytes }
+            })
+            .collect();
+        circuits.sort_by(|a, b| a.circuit.cmp(&b.circuit));
+        circuits
+    }
+}
+
+fn device_status(id: &DeviceId, device: &Device, now: Duration) -> EngineDeviceStatus {
+    let state = match device.service {
+        Service::Starting => "starting",
+        Service::Ready => "ready",
+        Service::Withdrawn { .. } => "withdrawn",
+        Service::Gone { .. } => "gone",
+    };
+    let mut resident_srs: Vec<String> = device.resident.iter().map(ToString::to_string).collect();
+    resident_srs.sort();
+    let info = device.info.as_ref();
+    EngineDeviceStatus {
+        id: id.to_string(),
+        name: info.map(|info| info.name.clone()).unwrap_or_default(),
+        backend: info.map(|info| info.backend.to_owned()).unwrap_or_default(),
+        state: state.to_owned(),
+        health: device.health.health(now).as_str().to_owned(),
+        num_lanes: device.num_lanes,
+        lanes_busy: device.lanes_busy(),
+        memory_total_bytes: info.map_or(0, |info| info.memory_total_bytes),
+        resident_srs,
+        partitions_proved: device.num_proved,
+        partitions_failed: device.num_failed,
+        invalid_proofs: device.num_invalid,
+        restarts: device.num_restarts,
+    }
+}
+
+fn job_status(job: &Job, now: Duration) -> JobStatus {
+    JobStatus {
+        job: job.spec.id.to_string(),
+        request_id: job.spec.request_id.clone(),
+        kind: job.spec.workload.kind(),
+        circuit: job.circuit().to_string(),
+        priority: job.spec.priority,
+        num_partitions: job.spec.workload.num_partitions(),
+        num_done: job.num_done() as u32,
+        age_ms: now.saturating_sub(job.spec.accepted_at).as_millis() as u64,
+    }
+}

@@ -1,0 +1,55 @@
+//! `cuzk devices`: what would prove, opened and tested.
+
+use std::time::Duration;
+
+use clap::Args;
+use cuzk::config::Config;
+use cuzk::engine::Engine;
+use cuzk::messages::status::EngineDeviceStatus;
+
+use crate::failure::Failure;
+use crate::options::DeviceOption;
+use crate::{ui, BACKENDS_NOT_BUILT};
+
+/// List the devices that would prove, after opening each and testing it
+#[derive(Args)]
+pub struct DevicesArgs {
+    #[command(flatten)]
+    device: DeviceOption,
+    /// One JSON object a line for each device
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &DevicesArgs, config: &Config) -> Result<(), Failure> {
+    let mut config = config.clone();
+    config.gpus.devices = args.device.choice(&config);
+    let engine = Engine::start(config.engine_config()?)?;
+    let ready = engine.wait_ready_blocking();
+    let devices = engine.status().devices.clone();
+    engine.shutdown_blocking(Duration::ZERO);
+    if args.json {
+        for device in &devices {
+            let line = serde_json::to_string(device)
+                .map_err(|error| Failure::proving("device", format!("cannot be printed: {error}")))?;
+            ui::out(&line);
+        }
+    } else {
+        let rows: Vec<Vec<String>> = devices.iter().map(row).collect();
+        ui::out(&ui::table(&["device", "backend", "name", "state", "health", "memory", "lanes"], &rows));
+        ui::out(&format!("not in this build: {BACKENDS_NOT_BUILT}"));
+    }
+    Ok(ready?)
+}
+
+fn row(device: &EngineDeviceStatus) -> Vec<String> {
+    vec![
+        device.id.clone(),
+        device.backend.clone(),
+        device.name.clone(),
+        device.state.clone(),
+        device.health.clone(),
+        ui::bytes(device.memory_total_bytes),
+        device.num_lanes.to_string(),
+    ]
+}

@@ -1,0 +1,126 @@
+//! What ends a command unsuccessfully: one line for people, a code for scripts.
+
+use cuzk::error::{ConfigError, DeviceError, EngineError, RequestError, SrsError};
+
+/// Proving failed: the input was good.
+pub const EXIT_PROVING: u8 = 1;
+/// Wrong use or configuration.
+pub const EXIT_USAGE: u8 = 2;
+/// Bad input: request, vanilla proof, parameter file.
+pub const EXIT_INPUT: u8 = 3;
+/// Added to a signal's number, as shells do.
+pub const EXIT_SIGNAL_BASE: u8 = 128;
+
+/// Why a command ended, in one line.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub code: u8,
+    /// `caller`, `retry`, `device-lost`, `cancelled`, `bug`.
+    pub class: &'static str,
+    /// What is wrong, and what to do.
+    pub message: String,
+    /// Where: a field, a file, a partition.
+    pub at: String,
+}
+
+impl Failure {
+    /// Bad input at `at`.
+    pub fn input(at: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: EXIT_INPUT, class: "caller", message: message.into(), at: at.into() }
+    }
+
+    /// Wrong use of the command line or the configuration.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { code: EXIT_USAGE, class: "caller", message: message.into(), at: "command line".to_owned() }
+    }
+
+    /// The input was good; making or checking the proof was not.
+    pub fn proving(at: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: EXIT_PROVING, class: "bug", message: message.into(), at: at.into() }
+    }
+
+    /// The same failure, said of a file, if it does not name the file already.
+    pub fn in_file(mut self, file: &str) -> Self {
+        if !self.message.contains(file) {
+            self.message = format!("{file}: {}", self.message);
+        }
+        self
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        let at = match &error {
+            ConfigError::Read { path, .. } => path.clone(),
+            ConfigError::UnknownKey { key, .. } | ConfigError::Value { key, .. } => key.clone(),
+        };
+        Self { code: EXIT_USAGE, class: "caller", message: error.to_string(), at }
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        let at = match &error {
+            RequestError::Field { field, .. } => field.clone(),
+            RequestError::Contradiction { left, right, .. } => format!("{left}, {right}"),
+            RequestError::Unsupported { .. } => "registered_proof".to_owned(),
+            RequestError::VanillaProof { at, .. } => at.clone(),
+        };
+        Self::input(at, error.to_string())
+    }
+}
+
+impl From<SrsError> for Failure {
+    fn from(error: SrsError) -> Self {
+        let at = match &error {
+            SrsError::Missing { path, .. }
+            | SrsError::Io { path, .. }
+            | SrsError::Digest { path, .. }
+            | SrsError::ShapeFile { path, .. } => path.display().to_string(),
+            SrsError::Length { path, section, .. } => format!("{} {section}", path.display()),
+            SrsError::Point { path, section, index, .. } => format!("{} {section}[{index}]", path.display()),
+            SrsError::Mismatch { what, .. } => (*what).to_owned(),
+            SrsError::Generate { .. } => "circuit".to_owned(),
+        };
+        Self::input(at, error.to_string())
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        let class = error.class().as_str();
+        let message = error.to_string();
+        match error {
+            EngineError::Request(error) => error.into(),
+            EngineError::Config(error) => error.into(),
+            EngineError::Srs { source, .. } => source.into(),
+            EngineError::Device(DeviceError::Srs { source, .. }) => source.into(),
+            EngineError::Synthesis { at, .. } => Self::input(at.to_string(), message),
+            EngineError::Device(error) => Self { code: EXIT_PROVING, class, message, at: place(&error) },
+            EngineError::Cancelled { at } | EngineError::DeadlineExceeded { at } => {
+                Self { code: EXIT_PROVING, class, message, at: at.to_string() }
+            }
+            EngineError::Schedule(_) | EngineError::Internal { .. } => {
+                Self { code: EXIT_PROVING, class, message, at: "engine".to_owned() }
+            }
+        }
+    }
+}
+
+/// The partition, attempt and device an error is about.
+fn place(error: &DeviceError) -> String {
+    match error {
+        DeviceError::OutOfVram { at, .. }
+        | DeviceError::Plan { at, .. }
+        | DeviceError::Srs { at, .. }
+        | DeviceError::Witness { at, .. }
+        | DeviceError::Hung { at, .. }
+        | DeviceError::Fault { at, .. }
+        | DeviceError::Lost { at, .. }
+        | DeviceError::InvalidProof { at }
+        | DeviceError::Cancelled { at }
+        | DeviceError::NotTaking { at, .. } => at.to_string(),
+        DeviceError::Open { device, .. } => format!("device {device}"),
+        DeviceError::SrsInUse { device, circuit } => format!("{circuit} on {device}"),
+    }
+}

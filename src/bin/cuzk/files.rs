@@ -1,0 +1,79 @@
+//! Files: reading with the file's name in the error, digests, and writing all or nothing.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::failure::Failure;
+
+const READ_CHUNK_BYTES: usize = 1 << 20;
+
+/// The whole file.
+pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| unreadable(path, &error))
+}
+
+/// SHA-256 of the file, in hex. `progress(done, total)` counts bytes.
+pub fn sha256(path: &Path, progress: &dyn Fn(u64, u64)) -> Result<String, Failure> {
+    let unreadable = |error| unreadable(path, &error);
+    let mut file = File::open(path).map_err(unreadable)?;
+    let total = file.metadata().map_err(unreadable)?.len();
+    let mut hasher = Sha256::new();
+    let mut chunk = vec![0; READ_CHUNK_BYTES];
+    let mut done = 0;
+    loop {
+        let read = file.read(&mut chunk).map_err(unreadable)?;
+        if read == 0 {
+            return Ok(hex::encode(hasher.finalize()));
+        }
+        hasher.update(&chunk[..read]);
+        done += read as u64;
+        progress(done, total);
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::input(path.display().to_string(), format!("{}: {error}", path.display()))
+}
+
+/// Writes a file that is there whole or not at all: beside it first, then renamed.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let write = || -> std::io::Result<()> {
+        let mut file = temporary().tempfile_in(folder(path))?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    write().map_err(|error| unwritable(path, &error))
+}
+
+/// Whether [`write_atomically`] would do, before minutes are spent on what shall be written.
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{}: is a folder; name a file in it", path.display())));
+    }
+    temporary().tempfile_in(folder(path)).map(drop).map_err(|error| unwritable(path, &error))
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("{}: cannot write: {error}", path.display()))
+}
+
+/// A temporary file's usual permissions are its owner's alone; a result has those of any new file.
+fn temporary() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".cuzk-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder
+}

@@ -1,0 +1,126 @@
+//! `cuzk inspect`: what is this file? Nothing is proved or verified; every format is told by its content.
+
+mod binary;
+mod json;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use crate::{files, test_params, ui};
+
+/// Say what a file is: C1, vanilla proof, parameter file, verifying key, proof, manifest or request
+#[derive(Args)]
+pub struct InspectArgs {
+    /// Files to look at
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// One JSON object a line for each file
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a file turned out to be: its kind, and facts in the order in which they are shown.
+pub struct Finding {
+    kind: &'static str,
+    facts: Vec<(&'static str, Value)>,
+}
+
+impl Finding {
+    pub fn new(kind: &'static str) -> Self {
+        Self { kind, facts: Vec::new() }
+    }
+
+    /// Adds a fact; one without a value is left out.
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        if !value.is_null() {
+            self.facts.push((name, value));
+        }
+        self
+    }
+}
+
+pub fn run(args: &InspectArgs) -> Result<(), Failure> {
+    for (index, file) in args.files.iter().enumerate() {
+        let finding = inspect(file)?;
+        if args.json {
+            ui::out(&as_json(file, &finding).to_string());
+        } else {
+            if index > 0 {
+                ui::out("");
+            }
+            ui::out(&as_text(file, &finding));
+        }
+    }
+    Ok(())
+}
+
+/// The bytes by which a format is told; larger files are not read as a whole for that.
+const HEAD_BYTES: u64 = 4096;
+
+fn inspect(path: &Path) -> Result<Finding, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::input(path.display().to_string(), format!("{}: {error}", path.display()))
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_dir() {
+        let what = format!("{}: is a folder; name a file, such as the manifest.json in it", path.display());
+        return Err(Failure::input(path.display().to_string(), what));
+    }
+    let mut head = Vec::new();
+    file.take(HEAD_BYTES).read_to_end(&mut head).map_err(unreadable)?;
+    if head.is_empty() {
+        return Err(Failure::input(
+            path.display().to_string(),
+            format!("{}: is empty (0 B)", path.display()),
+        ));
+    }
+    let is_json = matches!(head.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['));
+    let found =
+        if is_json { json::recognise(path)? } else { binary::recognise(path, &head, metadata.len())? };
+    let finding = found.ok_or_else(|| {
+        Failure::input(
+            path.display().to_string(),
+            format!(
+                "{}: not recognised: neither a C1, vanilla proof, parameter file, verifying key, proof, manifest nor \
+                 request; it may be cut or damaged",
+                path.display()
+            ),
+        )
+    })?;
+    let sha256 = files::sha256(path, &|_, _| ())?;
+    let known = test_params::by_sha256(&sha256).map(|known| known.circuit);
+    Ok(finding.with("test parameters of", known).with("bytes", metadata.len()).with("sha256", sha256))
+}
+
+fn as_json(path: &Path, finding: &Finding) -> Value {
+    let mut object = Map::new();
+    object.insert("file".to_owned(), path.display().to_string().into());
+    object.insert("kind".to_owned(), finding.kind.into());
+    for (name, value) in &finding.facts {
+        object.insert(name.replace(' ', "_"), value.clone());
+    }
+    Value::Object(object)
+}
+
+fn as_text(path: &Path, finding: &Finding) -> String {
+    let show = |name: &str, value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => match number.as_u64() {
+            Some(bytes) if bytes >= 1024 && (name.contains("bytes") || name == "sector size") => {
+                format!("{} ({})", ui::grouped(bytes), ui::bytes(bytes))
+            }
+            _ => number.to_string(),
+        },
+        other => other.to_string(),
+    };
+    let rows: Vec<Vec<String>> =
+        finding.facts.iter().map(|(name, value)| vec![format!("  {name}"), show(name, value)]).collect();
+    format!("{}: {}\n{}", path.display(), finding.kind, ui::columns(&rows))
+}

@@ -1,0 +1,71 @@
+//! Options that several commands share, and how they change the configuration.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use cuzk::config::{Config, DeviceChoice, LogFormat};
+use cuzk::error::ConfigError;
+
+/// Options of every command.
+#[derive(Args)]
+pub struct GlobalOptions {
+    /// Configuration file (else the one that CUZK_CONFIG names, else defaults)
+    #[arg(long, short, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Log filter, such as `info` or `warn,cuzk=debug`
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub log_level: Option<String>,
+    /// Form of log lines: text or json
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+impl GlobalOptions {
+    /// The configuration, with these flags applied.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        let mut config = Config::load(self.config.as_deref(), environment())?;
+        if let Some(level) = &self.log_level {
+            config.logging.level.clone_from(level);
+        }
+        if let Some(format) = self.log_format {
+            config.logging.format = format;
+        }
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+/// The environment's variables, but for those that are no text: none of ours is one of them.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// Where parameter files are.
+#[derive(Args)]
+pub struct ParamsOption {
+    /// Folder of parameter files [default: FIL_PROOFS_PARAMETER_CACHE, else
+    /// /var/tmp/filecoin-proof-parameters/]
+    #[arg(long, value_name = "DIR")]
+    pub params: Option<PathBuf>,
+}
+
+impl ParamsOption {
+    pub fn dir(&self, config: &Config) -> PathBuf {
+        self.params.clone().unwrap_or_else(|| config.params_dir())
+    }
+}
+
+/// Which devices prove.
+#[derive(Args)]
+pub struct DeviceOption {
+    /// Devices that prove: auto, cpu, cuda or sim:N (N simulated devices over the CPU prover)
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<DeviceChoice>,
+}
+
+impl DeviceOption {
+    pub fn choice(&self, config: &Config) -> DeviceChoice {
+        self.device.clone().unwrap_or_else(|| config.gpus.devices.clone())
+    }
+}

@@ -1,0 +1,177 @@
+//! `cuzk prove`: reads inputs, proves them side by side through one engine, and says what came of each.
+
+mod report;
+mod run;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use cuzk::config::Config;
+use cuzk::engine::Engine;
+use cuzk::messages::job::BlindingSource;
+
+use crate::failure::{Failure, EXIT_PROVING, EXIT_USAGE};
+use crate::files;
+use crate::input::{parse_miner, read_jobs, BadJob, C1Options, Job};
+use crate::interrupt::Interrupts;
+use crate::options::{DeviceOption, ParamsOption};
+use crate::ui::{self, Ui};
+
+pub use run::{prove_all, Finished, Task};
+
+/// Prove manifests, C1 files and request files, several at once
+#[derive(Args)]
+pub struct ProveArgs {
+    /// Manifests, C1 files (bare or wrapped; with --miner), or request files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    params: ParamsOption,
+    #[command(flatten)]
+    device: DeviceOption,
+    /// Miner id of C1 files, such as 1000 or f01000
+    #[arg(long, value_name = "ID", value_parser = parse_miner)]
+    miner: Option<u64>,
+    /// Sector number of a bare C1 file
+    #[arg(long, value_name = "NUMBER")]
+    sector: Option<u64>,
+    /// Use the manifest's recorded r and s, and fail unless its recorded proof comes out
+    #[arg(long, conflicts_with = "seed")]
+    replay: bool,
+    /// Draw r and s from this seed (32 bytes of hex): for tests only, the proofs hide nothing
+    #[arg(long, value_name = "HEX", value_parser = parse_seed)]
+    seed: Option<[u8; 32]>,
+    /// Write the proof here: 192 bytes a partition, all requests of FILE in order; nothing if any fails
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// One JSON object a line for each job, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_seed(text: &str) -> Result<[u8; 32], String> {
+    let bytes = hex::decode(text).map_err(|error| format!("no hex: {error}"))?;
+    let has = bytes.len();
+    bytes.try_into().map_err(|_| format!("needs 32 bytes (64 hex digits), has {has}"))
+}
+
+pub fn run(args: &ProveArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
+    if args.out.is_some() && args.files.len() > 1 {
+        return Err(Failure::usage(
+            "--out takes the proof of one FILE: prove the files one by one, or use --json".to_owned(),
+        ));
+    }
+    if let Some(path) = &args.out {
+        files::check_writable(path)?;
+    }
+    let mut config = config.clone();
+    config.gpus.devices = args.device.choice(&config);
+    let mut engine_config = config.engine_config()?;
+    engine_config.params_dir = args.params.dir(&config);
+    let (tasks, bad) = read(args)?;
+    let interrupts = Interrupts::install()?;
+
+    let mut outcome = Outcome::new(args, ui, tasks.len() + bad.len());
+    for job in bad {
+        outcome.add(&Finished::refused(job));
+    }
+    if !tasks.is_empty() {
+        let engine = Engine::start(engine_config)?;
+        prove_all(&engine, tasks, ui, &interrupts, |finished| outcome.add(&finished))?;
+    }
+    outcome.finish()
+}
+
+/// The jobs of all files, and those that cannot be read. Wrong use ends everything before anything is proved.
+fn read(args: &ProveArgs) -> Result<(Vec<Task>, Vec<BadJob>), Failure> {
+    let c1 = C1Options { miner: args.miner, sector: args.sector };
+    let (mut tasks, mut bad) = (Vec::new(), Vec::new());
+    for job in args.files.iter().flat_map(|file| read_jobs(file, c1)) {
+        match job {
+            Ok(job) => tasks.push(task(job, args)?),
+            Err(job) if job.failure.code == EXIT_USAGE => return Err(job.failure),
+            Err(job) => bad.push(*job),
+        }
+    }
+    Ok((tasks, bad))
+}
+
+fn task(mut job: Job, args: &ProveArgs) -> Result<Task, Failure> {
+    let blinding = match (args.replay, args.seed) {
+        (true, _) => {
+            if job.recorded.proof.is_none() {
+                return Err(no_replay(&job));
+            }
+            BlindingSource::Fixed(job.recorded.blindings.take().ok_or_else(|| no_replay(&job))?)
+        }
+        (false, Some(seed)) => BlindingSource::Seeded(seed),
+        (false, None) => BlindingSource::OsRandom,
+    };
+    Ok(Task { job, blinding, replay: args.replay })
+}
+
+fn no_replay(job: &Job) -> Failure {
+    Failure::usage(format!(
+        "{}: request {} has no recorded r, s and proof: --replay needs a manifest with them",
+        job.file.display(),
+        job.request
+    ))
+}
+
+/// What came of all jobs.
+struct Outcome<'a> {
+    args: &'a ProveArgs,
+    ui: Ui,
+    num_jobs: usize,
+    /// By index of the request: the order of `--out`.
+    proofs: BTreeMap<usize, Vec<u8>>,
+    failures: Vec<Failure>,
+}
+
+impl<'a> Outcome<'a> {
+    fn new(args: &'a ProveArgs, ui: Ui, num_jobs: usize) -> Self {
+        Self { args, ui, num_jobs, proofs: BTreeMap::new(), failures: Vec::new() }
+    }
+
+    fn add(&mut self, finished: &Finished) {
+        if self.args.json {
+            ui::out(&report::json(finished).to_string());
+        }
+        match &finished.result {
+            Ok(proved) => {
+                self.proofs.insert(finished.request, proved.outcome.proof.clone());
+                if !self.args.json {
+                    ui::out(&report::text(finished, proved));
+                }
+            }
+            Err(failure) => {
+                // The only job's failure is the command's, and printed as that.
+                if self.num_jobs > 1 {
+                    self.ui.error(failure);
+                }
+                self.failures.push(failure.clone());
+            }
+        }
+    }
+
+    /// Writes the proofs if all are there. A job that failed in proving counts before one with bad input, since it is
+    /// the machine's or our fault.
+    fn finish(mut self) -> Result<(), Failure> {
+        let num_failures = self.failures.len();
+        if num_failures > 0 {
+            let worst = self.failures.iter().position(|failure| failure.code == EXIT_PROVING).unwrap_or(0);
+            let failure = self.failures.swap_remove(worst);
+            if self.num_jobs == 1 {
+                return Err(failure);
+            }
+            let message = format!("{num_failures} of {} jobs failed (see above)", self.num_jobs);
+            return Err(Failure { message, ..failure });
+        }
+        if let Some(path) = &self.args.out {
+            let proof: Vec<u8> = self.proofs.into_values().flatten().collect();
+            files::write_atomically(path, &proof)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,332 @@
+//! What WindowPoSt and WinningPoSt share: one circuit (`FallbackPoSt`), one form of vanilla proof.
+//!
+//! A circuit holds `sector_count` sectors of `challenge_count` challenges each. WindowPoSt fills it with a
+//! partition's sectors, the last one repeated; WinningPoSt makes each of its one sector's 66 challenges a "sector".
+
+use std::fmt;
+use std::path::Path;
+
+use bellperson::groth16::verify_proof;
+use blstrs::Scalar;
+use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonHasher};
+use filecoin_hashers::{HashFunction, Hasher};
+use filecoin_proofs::constants::SectorShapeBase;
+use filecoin_proofs::parameters::{window_post_setup_params, winning_post_setup_params};
+use filecoin_proofs::{
+    partition_vanilla_proofs, single_partition_vanilla_proofs, FallbackPoStSectorProof, PoStConfig, PoStType,
+    VanillaProof,
+};
+use storage_proofs_core::api_version::ApiVersion;
+use storage_proofs_core::compound_proof::{self, CompoundProof};
+use storage_proofs_core::sector::SectorId;
+use storage_proofs_post::fallback::{
+    self, generate_leaf_challenge, get_challenge_index, ChallengeRequirements, FallbackPoSt,
+    FallbackPoStCompound, PublicSector,
+};
+
+use crate::circuits::catalogue::RegisteredProof;
+use crate::circuits::library::{accepted, prepared_key, read_proofs, refused, refused_request};
+use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader};
+use crate::circuits::vanilla::{check_path, refuse, PostSectorProof};
+use crate::circuits::workload::partition_of;
+use crate::circuits::{ProofKind, SrsSource, WorkKind, Workload};
+use crate::error::{RequestError, SynthesisError};
+use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
+
+type Compound = FallbackPoStCompound<SectorShapeBase>;
+type Scheme = FallbackPoSt<'static, SectorShapeBase>;
+type PublicParams = compound_proof::PublicParams<'static, Scheme>;
+type PublicInputs = fallback::PublicInputs<PoseidonDomain>;
+type SectorProof = FallbackPoStSectorProof<SectorShapeBase>;
+
+/// A decoded PoSt request: one partition.
+pub(super) struct PostJob {
+    header: JobHeader,
+    config: PoStConfig,
+    params: PublicParams,
+    /// Every sector once, in the circuit's order. `k` is the partition's index in its deadline.
+    inputs: PublicInputs,
+    proof: VanillaProof<SectorShapeBase>,
+}
+
+impl fmt::Debug for PostJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostJob")
+            .field("header", &self.header)
+            .field("sectors", &self.inputs.sectors.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Decodes and checks a PoSt request of `kind`.
+pub(super) fn decode(
+    request: &FilecoinRequest,
+    kind: ProofKind,
+    params_dir: &Path,
+) -> Result<PostJob, RequestError> {
+    let registered = request.registered(kind)?;
+    let config = config(&registered);
+    let params = public_params(&config).map_err(refused_request)?;
+    let randomness = request.checked_randomness()?;
+    check_num_sectors(request, &config)?;
+    let mut inputs = PublicInputs {
+        randomness: randomness.into(),
+        prover_id: prover_id(request.miner_id).into(),
+        sectors: Vec::with_capacity(request.vanilla_proofs.len()),
+        k: Some(request.partition_index as usize),
+    };
+    let mut sector_proofs: Vec<SectorProof> = Vec::with_capacity(request.vanilla_proofs.len());
+    for (number, bytes) in request.vanilla_proofs.iter().enumerate() {
+        let at = format!("vanilla_proofs[{number}]");
+        let read = PostSectorProof::read(&at, bytes, registered.sector_size, config.challenge_count)?;
+        let proof = library_proof(read);
+        check_order(&at, inputs.sectors.last(), &proof)?;
+        inputs.sectors.push(PublicSector { id: proof.sector_id, comm_r: proof.comm_r });
+        check_sector(&at, number, &proof, &config, &params.vanilla_params, &inputs)?;
+        sector_proofs.push(proof);
+    }
+    if kind == ProofKind::WinningPost && request.sector_number != 0 {
+        let proved = u64::from(inputs.sectors[0].id);
+        request.check_equal("sector_number", request.sector_number, "vanilla_proofs[0] sector", proved)?;
+    }
+    let proof = circuit_proof(&config, &params, &inputs, &sector_proofs)?;
+    let header = JobHeader::new(request, registered, params_dir, request.sector_number);
+    Ok(PostJob { header, config, params, inputs, proof })
+}
+
+fn check_num_sectors(request: &FilecoinRequest, config: &PoStConfig) -> Result<(), RequestError> {
+    let (most, has) = (config.sector_count, request.vanilla_proofs.len());
+    if (1..=most).contains(&has) {
+        return Ok(());
+    }
+    let needs = match config.typ {
+        PoStType::Winning => "1 (the challenged sector's)".into(),
+        PoStType::Window => format!("1 to {most} (one per sector of the partition)"),
+    };
+    Err(request.field_error("vanilla_proofs", format!("needs {needs}, has {has}")))
+}
+
+/// Verifiers put the sectors in rising order, each once (filecoin-proofs-api `post.rs`: a `BTreeMap`), so a proof
+/// of them in another order is of no use.
+fn check_order(
+    at: &str,
+    before: Option<&PublicSector<PoseidonDomain>>,
+    proof: &SectorProof,
+) -> Result<(), RequestError> {
+    let (sector, Some(before)) = (u64::from(proof.sector_id), before.map(|sector| u64::from(sector.id)))
+    else {
+        return Ok(());
+    };
+    match sector.cmp(&before) {
+        std::cmp::Ordering::Greater => Ok(()),
+        std::cmp::Ordering::Equal => refuse(at, format_args!("sector {sector} is repeated")),
+        std::cmp::Ordering::Less => {
+            refuse(at, format_args!("sector {sector} comes after sector {before}: sectors must rise"))
+        }
+    }
+}
+
+/// Checks a sector as the library would (storage-proofs-post `fallback/vanilla.rs`, `verify`), but says where it
+/// fails, and checks all of WinningPoSt's paths (the library's loop ends with the public sectors: after one).
+fn check_sector(
+    at: &str,
+    number: usize,
+    proof: &SectorProof,
+    config: &PoStConfig,
+    params: &fallback::PublicParams,
+    inputs: &PublicInputs,
+) -> Result<(), RequestError> {
+    let sector = &proof.vanilla_proof.sectors[0];
+    let at = format!("{at} (sector {})", u64::from(proof.sector_id));
+    if <PoseidonHasher as Hasher>::Function::hash2(&sector.comm_c, &sector.comm_r_last) != proof.comm_r {
+        return refuse(at, "comm_r is not the hash of comm_c and comm_r_last");
+    }
+    for (path_number, path) in sector.inclusion_proofs.iter().enumerate() {
+        let leaf = challenged_leaf(config, params, inputs, number, path_number);
+        check_path(
+            format_args!("{at} path {path_number}"),
+            path,
+            leaf as usize,
+            sector.comm_r_last.as_ref(),
+        )?;
+    }
+    Ok(())
+}
+
+/// The leaf that challenge `number` of the sector in place `sector` asks for.
+fn challenged_leaf(
+    config: &PoStConfig,
+    params: &fallback::PublicParams,
+    inputs: &PublicInputs,
+    sector: usize,
+    number: usize,
+) -> u64 {
+    let partition = inputs.k.unwrap_or(0);
+    let index = match config.typ {
+        PoStType::Winning => number as u64,
+        PoStType::Window => get_challenge_index(
+            config.api_version,
+            partition * config.sector_count + sector,
+            config.challenge_count,
+            number,
+        ),
+    };
+    generate_leaf_challenge(params, inputs.randomness, u64::from(inputs.sectors[sector].id), index)
+}
+
+/// The library's form of a sector's proof.
+fn library_proof(read: PostSectorProof) -> SectorProof {
+    let sectors = read.vanilla_proof.sectors.into_iter().map(|sector| fallback::SectorProof {
+        inclusion_proofs: sector.inclusion_proofs.into_iter().map(|path| path.into_replica_path()).collect(),
+        comm_c: sector.comm_c.into(),
+        comm_r_last: sector.comm_r_last.into(),
+    });
+    SectorProof {
+        sector_id: SectorId::from(read.sector_id),
+        comm_r: read.comm_r.into(),
+        vanilla_proof: fallback::Proof { sectors: sectors.collect() },
+    }
+}
+
+/// Brings the sectors' proofs into the circuit's shape.
+fn circuit_proof(
+    config: &PoStConfig,
+    params: &PublicParams,
+    inputs: &PublicInputs,
+    proofs: &[SectorProof],
+) -> Result<VanillaProof<SectorShapeBase>, RequestError> {
+    let vanilla = &params.vanilla_params;
+    match config.typ {
+        PoStType::Window => {
+            single_partition_vanilla_proofs(config, vanilla, inputs, proofs).map_err(refused_request)
+        }
+        PoStType::Winning => {
+            let mut partitions =
+                partition_vanilla_proofs(config, vanilla, inputs, 1, proofs).map_err(refused_request)?;
+            Ok(partitions.remove(0))
+        }
+    }
+}
+
+impl PostJob {
+    /// Whether challenges depend on the partition's index, which is not 0: the library's functions on one
+    /// partition's sectors then know nothing of it.
+    fn is_later_legacy_partition(&self) -> bool {
+        let is_legacy = self.config.typ == PoStType::Window && self.config.api_version < ApiVersion::V1_2_0;
+        is_legacy && self.inputs.k.unwrap_or(0) > 0
+    }
+
+    /// What the verifier puts in, as the library's verification wants it: WinningPoSt's sector once per challenge.
+    fn verifier_inputs(&self) -> PublicInputs {
+        let mut inputs = self.inputs.clone();
+        if self.config.typ == PoStType::Winning {
+            inputs.sectors = vec![inputs.sectors[0].clone(); self.config.challenge_count];
+        }
+        inputs
+    }
+
+    /// As `FallbackPoStCompound::generate_public_inputs` would make them for this partition among all of the
+    /// deadline's: per sector comm_r and the challenged leaves, the last sector repeated.
+    fn later_partition_inputs(&self) -> Vec<Scalar> {
+        let per_sector = |sector: usize| {
+            let leaf = move |number| {
+                challenged_leaf(&self.config, &self.params.vanilla_params, &self.inputs, sector, number)
+            };
+            let leaves = (0..self.config.challenge_count).map(leaf).map(Scalar::from);
+            std::iter::once(Scalar::from(self.inputs.sectors[sector].comm_r)).chain(leaves)
+        };
+        let last = self.inputs.sectors.len() - 1;
+        (0..self.config.sector_count)
+            .flat_map(|place| per_sector(place.min(last)).collect::<Vec<_>>())
+            .collect()
+    }
+}
+
+impl Workload for PostJob {
+    fn kind(&self) -> WorkKind {
+        self.header.registered.kind.work_kind()
+    }
+
+    fn circuit(&self) -> &CircuitId {
+        &self.header.circuit
+    }
+
+    fn num_partitions(&self) -> u32 {
+        1
+    }
+
+    fn digest(&self) -> RequestDigest {
+        self.header.digest
+    }
+
+    fn srs(&self) -> SrsSource {
+        self.header.srs.clone()
+    }
+
+    fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
+        record_shape(&self.header.registered)
+    }
+
+    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+        let proof = partition_of(std::slice::from_ref(&self.proof), partition)?;
+        // `inputs` holds this partition's sectors only, so theirs is chunk 0, whatever the partition's index.
+        let circuit = <Compound as CompoundProof<Scheme, _>>::circuit(
+            &self.inputs,
+            Default::default(),
+            proof,
+            &self.params.vanilla_params,
+            Some(0),
+        )
+        .map_err(refused)?;
+        Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
+    }
+
+    fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
+        partition_of(std::slice::from_ref(&self.proof), partition)?;
+        if self.is_later_legacy_partition() {
+            return Ok(self.later_partition_inputs());
+        }
+        let (inputs, vanilla) = (self.verifier_inputs(), &self.params.vanilla_params);
+        <Compound as CompoundProof<Scheme, _>>::generate_public_inputs(&inputs, vanilla, Some(0))
+            .map_err(refused)
+    }
+
+    fn verify_job(&self, vk: &VerifyingKey, proof: &[u8]) -> Result<(), RequestError> {
+        let key = prepared_key(vk);
+        let proofs = read_proofs(proof, 1, &key)?;
+        if self.is_later_legacy_partition() {
+            return accepted(verify_proof(&key, &proofs.circuit_proofs[0], &self.later_partition_inputs()));
+        }
+        let requirements = ChallengeRequirements {
+            minimum_challenge_count: self.config.challenge_count * self.config.sector_count,
+        };
+        let inputs = self.verifier_inputs();
+        accepted(<Compound as CompoundProof<Scheme, _>>::verify(
+            &self.params,
+            &inputs,
+            &proofs,
+            &requirements,
+        ))
+    }
+}
+
+/// Records the matrices from the blank circuit.
+pub(super) fn record_shape(proof: &RegisteredProof) -> Result<R1csShape, SynthesisError> {
+    let params = public_params(&config(proof))?;
+    R1csShape::record(<Compound as CompoundProof<Scheme, _>>::blank_circuit(&params.vanilla_params))
+}
+
+fn config(proof: &RegisteredProof) -> PoStConfig {
+    proof.as_post_proof().expect("the registered proof is a PoSt's").as_v1_config()
+}
+
+/// One partition: a WindowPoSt request is one partition of its deadline.
+fn public_params(config: &PoStConfig) -> Result<PublicParams, SynthesisError> {
+    let vanilla_params = match config.typ {
+        PoStType::Window => window_post_setup_params(config),
+        PoStType::Winning => winning_post_setup_params(config).map_err(refused)?,
+    };
+    let setup = compound_proof::SetupParams { vanilla_params, partitions: None, priority: false };
+    <Compound as CompoundProof<Scheme, _>>::setup(&setup).map_err(refused)
+}

@@ -1,0 +1,203 @@
+//! Request files: JSON with the wire's field names, for people and scripts.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::Deserialize;
+
+use super::FilecoinRequest;
+use crate::circuits::ProofKind;
+use crate::error::RequestError;
+
+/// The wire's `Priority`, by name or number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestPriority {
+    /// The kind's own.
+    #[default]
+    Unspecified,
+    Low,
+    Normal,
+    High,
+    Critical,
+}
+
+/// A request file: the wire's `SubmitProofRequest` under its field names, bytes in hexadecimal, enums by name or
+/// number; and `vanilla`, the list of input files relative to the request file, in place of `vanilla_proof` or
+/// `vanilla_proofs`.
+///
+/// ```json
+/// {"proof_kind": "WINNING_POST", "registered_proof": 0, "miner_id": 6413,
+///  "randomness": "2abd…", "vanilla": ["vanilla-0.bin"]}
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestFile {
+    #[serde(default)]
+    pub request_id: String,
+    pub proof_kind: KindField,
+    #[serde(default)]
+    pub sector_size: u64,
+    #[serde(default)]
+    pub registered_proof: u64,
+    #[serde(default)]
+    pub priority: RequestPriority,
+    #[serde(default)]
+    pub vanilla_proof: HexBytes,
+    #[serde(default)]
+    pub vanilla_proofs: Vec<HexBytes>,
+    #[serde(default)]
+    pub vanilla: Vec<PathBuf>,
+    #[serde(default)]
+    pub sector_number: u64,
+    #[serde(default)]
+    pub miner_id: u64,
+    #[serde(default)]
+    pub randomness: HexBytes,
+    #[serde(default)]
+    pub partition_index: u32,
+    #[serde(default)]
+    pub comm_r_old: HexBytes,
+    #[serde(default)]
+    pub comm_r_new: HexBytes,
+    #[serde(default)]
+    pub comm_d_new: HexBytes,
+}
+
+impl RequestFile {
+    /// Reads a request file.
+    ///
+    /// # Errors
+    /// [`RequestError::Field`] naming the file, and the field or place in it.
+    pub fn read(path: &Path) -> Result<Self, RequestError> {
+        let bytes = read_input(path)?;
+        serde_json::from_slice(&bytes).map_err(|error| RequestError::Field {
+            field: path.display().to_string(),
+            what: format!("is no request file: {error}"),
+        })
+    }
+
+    /// The request, with the files of `vanilla` read. `dir` is the request file's folder.
+    ///
+    /// # Errors
+    /// [`RequestError::Field`] if a file cannot be read, or if the inputs are given twice.
+    pub fn into_request(self, dir: &Path) -> Result<FilecoinRequest, RequestError> {
+        let kind = self.proof_kind.0;
+        let mut request = FilecoinRequest {
+            proof_kind: Some(kind),
+            sector_size: self.sector_size,
+            registered_proof: self.registered_proof,
+            vanilla_proof: self.vanilla_proof.0,
+            vanilla_proofs: self.vanilla_proofs.into_iter().map(|bytes| bytes.0).collect(),
+            sector_number: self.sector_number,
+            miner_id: self.miner_id,
+            randomness: self.randomness.0,
+            partition_index: self.partition_index,
+            comm_r_old: self.comm_r_old.0,
+            comm_r_new: self.comm_r_new.0,
+            comm_d_new: self.comm_d_new.0,
+        };
+        if !self.vanilla.is_empty() {
+            set_inputs(&mut request, kind, dir, &self.vanilla)?;
+        }
+        Ok(request)
+    }
+}
+
+/// Reads the input files of a request into the field that its kind has for them.
+pub(in crate::circuits) fn set_inputs(
+    request: &mut FilecoinRequest,
+    kind: ProofKind,
+    dir: &Path,
+    files: &[PathBuf],
+) -> Result<(), RequestError> {
+    if !request.vanilla_proof.is_empty() || !request.vanilla_proofs.is_empty() {
+        return Err(request.field_error("vanilla", "is given beside vanilla_proof or vanilla_proofs"));
+    }
+    let mut inputs = files.iter().map(|file| read_input(&dir.join(file))).collect::<Result<Vec<_>, _>>()?;
+    if kind != ProofKind::PorepSealCommit {
+        request.vanilla_proofs = inputs;
+        return Ok(());
+    }
+    match (inputs.pop(), inputs.len()) {
+        (Some(c1), 0) => {
+            request.vanilla_proof = c1;
+            Ok(())
+        }
+        (_, others) => {
+            let what = format!("needs 1 file (a C1) for {kind}, has {}", others + 1);
+            Err(request.field_error("vanilla", what))
+        }
+    }
+}
+
+/// Reads a whole input file.
+pub(in crate::circuits) fn read_input(path: &Path) -> Result<Vec<u8>, RequestError> {
+    std::fs::read(path).map_err(|error| RequestError::Field {
+        field: path.display().to_string(),
+        what: format!("cannot be read: {error}"),
+    })
+}
+
+/// Bytes in hexadecimal, upper or lower case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HexBytes(pub Vec<u8>);
+
+impl<'de> Deserialize<'de> for HexBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        hex::decode(&text)
+            .map(Self)
+            .map_err(|error| de::Error::custom(format!("no hexadecimal bytes: {error}")))
+    }
+}
+
+/// A [`ProofKind`] by name or number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindField(pub ProofKind);
+
+impl<'de> Deserialize<'de> for KindField {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = deserializer.deserialize_any(NameOrNumber)?;
+        text.parse().map(Self).map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestPriority {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = deserializer.deserialize_any(NameOrNumber)?;
+        match text.to_ascii_uppercase().as_str() {
+            "0" | "PRIORITY_UNSPECIFIED" => Ok(Self::Unspecified),
+            "1" | "LOW" => Ok(Self::Low),
+            "2" | "NORMAL" => Ok(Self::Normal),
+            "3" | "HIGH" => Ok(Self::High),
+            "4" | "CRITICAL" => Ok(Self::Critical),
+            _ => Err(de::Error::custom(format!(
+                "priority {text:?} is none of LOW (1), NORMAL (2), HIGH (3), CRITICAL (4)"
+            ))),
+        }
+    }
+}
+
+/// An enum's value as text: its name, or its number in decimal.
+struct NameOrNumber;
+
+impl Visitor<'_> for NameOrNumber {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name or a number")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+}

@@ -1,0 +1,86 @@
+//! What the configuration means to an engine.
+
+use std::time::Duration;
+
+use super::{Config, DeviceChoice, GpusConfig};
+use crate::actors::gpu_device::FactorySpawner;
+use crate::backend::cpu::host_memory_bytes;
+use crate::backend::sim::SimFleet;
+use crate::engine::{DeviceSpec, EngineConfig};
+use crate::error::ConfigError;
+
+impl Config {
+    /// The engine's settings, its devices chosen.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] if this build cannot drive the devices that are asked for.
+    pub fn engine_config(&self) -> Result<EngineConfig, ConfigError> {
+        let seconds = Duration::from_secs;
+        let mut engine = EngineConfig {
+            devices: self.device_specs()?,
+            params_dir: self.params_dir(),
+            shape_cache_dir: Some(self.cache_dir().join("shapes")),
+            verdict_dir: Some(self.cache_dir().join("verdicts")),
+            max_queued_jobs: self.scheduler.max_queued_jobs as usize,
+            max_attempts: self.scheduler.max_attempts,
+            retained_results: self.scheduler.retained_results as usize,
+            aging_step: seconds(self.scheduler.aging_step_s),
+            affinity_limit: seconds(self.scheduler.affinity_limit_s),
+            device_start_limit: seconds(self.gpus.start_limit_s),
+            max_restarts: self.gpus.max_restarts,
+            restart_window: seconds(self.gpus.restart_window_s),
+            quarantine: seconds(self.gpus.quarantine_s),
+            ..EngineConfig::default()
+        };
+        if self.synthesis.threads > 0 {
+            engine.synthesis_threads = self.synthesis.threads as usize;
+        }
+        engine.host_memory_budget_bytes =
+            self.memory.witness_budget.bytes().unwrap_or_else(default_witness_budget_bytes);
+        engine.device.budget_bytes = self.gpus.memory_budget.bytes();
+        engine.device.critical_reserve_bytes = self.gpus.critical_reserve.0;
+        engine.device.self_test = self.gpus.self_test;
+        Ok(engine)
+    }
+
+    fn device_specs(&self) -> Result<Vec<DeviceSpec>, ConfigError> {
+        match &self.gpus.devices {
+            DeviceChoice::Auto | DeviceChoice::Cpu => Ok(vec![self.cpu_spec()]),
+            DeviceChoice::Sim(fleet) => sim_specs(fleet),
+            DeviceChoice::Cuda => Err(ConfigError::Value {
+                key: "gpus.devices".to_owned(),
+                what: "this program was built without CUDA: use `cpu`, or a build with the feature `cuda`"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    fn cpu_spec(&self) -> DeviceSpec {
+        let GpusConfig { gpu_workers_per_device, cpu_threads, .. } = self.gpus;
+        DeviceSpec::Cpu { threads: cpu_threads as usize, lanes: gpu_workers_per_device }
+    }
+}
+
+fn sim_specs(text: &str) -> Result<Vec<DeviceSpec>, ConfigError> {
+    let fleet: SimFleet = text.parse()?;
+    let spawner = |factory| DeviceSpec::Spawner(FactorySpawner::boxed(factory));
+    Ok(fleet.factories().into_iter().map(spawner).collect())
+}
+
+/// Half of the host's memory: the other half is for proving keys and circuit shapes, which are as large.
+fn default_witness_budget_bytes() -> u64 {
+    host_memory_bytes() / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b05_cuda_is_refused_by_name() {
+        let mut config = Config::default();
+        config.gpus.devices = DeviceChoice::Cuda;
+        let error = config.engine_config().unwrap_err().to_string();
+        assert!(error.contains("built without CUDA"), "{error}");
+    }
+}

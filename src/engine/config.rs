@@ -1,0 +1,173 @@
+//! What an engine is built from.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
+use crate::actors::scheduler::SchedulerConfig;
+use crate::actors::supervisor::{RestartPolicy, SupervisorConfig};
+use crate::actors::synthesizer::SynthesizerConfig;
+use crate::actors::ArbiterLayout;
+use crate::backend::cpu::{host_memory_bytes, CpuConfig, CpuFactory};
+use crate::backend::sim::{SimConfig, SimFactory};
+use crate::ids::DeviceId;
+use crate::policy::health::HealthPolicy;
+use crate::policy::queue::QueuePolicy;
+
+/// One device the engine shall own.
+#[derive(Clone)]
+pub enum DeviceSpec {
+    /// Proving on the host's cores. `threads`: worker threads over all lanes (0: one per core); `lanes`: partitions
+    /// side by side.
+    Cpu { threads: usize, lanes: u32 },
+    /// A simulated device.
+    Sim(Box<SimConfig>),
+    /// Any other device: a GPU, a host's own.
+    Spawner(Arc<dyn DeviceSpawner>),
+}
+
+impl DeviceSpec {
+    /// The name under which the engine will know it.
+    pub fn device_id(&self) -> DeviceId {
+        self.spawner().device_id()
+    }
+}
+
+impl DeviceSpec {
+    fn spawner(&self) -> Arc<dyn DeviceSpawner> {
+        match self {
+            Self::Cpu { threads, lanes } => {
+                let num_threads = (*threads > 0).then_some(*threads);
+                let config = CpuConfig { num_lanes: (*lanes).max(1), num_threads, ..CpuConfig::default() };
+                FactorySpawner::boxed(CpuFactory::new(config))
+            }
+            Self::Sim(config) => FactorySpawner::boxed(SimFactory::new(SimConfig::clone(config))),
+            Self::Spawner(spawner) => Arc::clone(spawner),
+        }
+    }
+}
+
+impl fmt::Debug for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu { threads, lanes } => {
+                f.debug_struct("Cpu").field("threads", threads).field("lanes", lanes).finish()
+            }
+            Self::Sim(config) => config.fmt(f),
+            Self::Spawner(spawner) => write!(f, "Spawner({})", spawner.device_id()),
+        }
+    }
+}
+
+/// Everything an [`crate::engine::Engine`] needs to know. `Default` is one CPU device and no folders but the system's.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// The devices, each under a name of its own.
+    pub devices: Vec<DeviceSpec>,
+    /// Folder of the Filecoin parameter files.
+    pub params_dir: PathBuf,
+    /// Folder in which recorded circuit shapes are kept between runs. `None`: recorded anew each time.
+    pub shape_cache_dir: Option<PathBuf>,
+    /// Folder in which the verdict on a parameter file is kept. `None`: every point is checked at every load.
+    pub verdict_dir: Option<PathBuf>,
+    /// Bytes of host memory that witnesses and their row values may take at a time. Too low: devices wait for
+    /// witnesses (one partition is always let through). Too high: the host swaps.
+    pub host_memory_budget_bytes: u64,
+    /// Bytes of host memory that circuits (shape and SRS) may take; idle ones are let go when more are loaded. Too
+    /// low: parameter files are read again and again. Circuits in use are never let go.
+    pub circuit_memory_budget_bytes: u64,
+    /// Jobs that may wait or run at a time; one more is refused, unless it is CRITICAL.
+    pub max_queued_jobs: usize,
+    /// How often one partition is given to a device before its job fails. At least 1.
+    pub max_attempts: u32,
+    /// Worker threads for decoding, synthesis and verification. 0: these run inside the actor, one after the other;
+    /// for simulations on a paused clock only.
+    pub synthesis_threads: usize,
+    /// Which actors share a thread.
+    pub arbiter_layout: ArbiterLayout,
+    /// Finished jobs whose result is kept, so that the same request attaches to it instead of being proved again.
+    pub retained_results: usize,
+    /// Settings of every device actor: memory budget, watchdog, self-test.
+    pub device: DeviceConfig,
+    /// Waiting this long lifts a job by one priority level; after three times this it goes before everything newer.
+    pub aging_step: Duration,
+    /// How long work whose SRS is resident on a free device may go before older work of the same level.
+    pub affinity_limit: Duration,
+    /// How long a device may take to open before it counts as lost.
+    pub device_start_limit: Duration,
+    /// Restarts of one device actor within [`EngineConfig::restart_window`] before it is quarantined.
+    pub max_restarts: u32,
+    /// See [`EngineConfig::max_restarts`]; also the window in which a device's failures are counted.
+    pub restart_window: Duration,
+    /// How long a quarantined device is left alone before it is tried once more.
+    pub quarantine: Duration,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            devices: vec![DeviceSpec::Cpu { threads: 0, lanes: 1 }],
+            params_dir: PathBuf::from("/var/tmp/filecoin-proof-parameters"),
+            shape_cache_dir: None,
+            verdict_dir: None,
+            host_memory_budget_bytes: 8 << 30,
+            circuit_memory_budget_bytes: host_memory_bytes() / 2,
+            max_queued_jobs: 256,
+            max_attempts: 3,
+            synthesis_threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
+            arbiter_layout: ArbiterLayout::ThreadPerDevice,
+            retained_results: 256,
+            device: DeviceConfig::default(),
+            aging_step: Duration::from_secs(300),
+            affinity_limit: Duration::from_secs(30),
+            device_start_limit: Duration::from_secs(60),
+            max_restarts: 3,
+            restart_window: Duration::from_secs(60),
+            quarantine: Duration::from_secs(60),
+        }
+    }
+}
+
+impl EngineConfig {
+    /// The same, as the Supervisor takes it.
+    pub(super) fn into_supervisor(self) -> SupervisorConfig {
+        let devices: Vec<_> = self.devices.iter().map(DeviceSpec::spawner).collect();
+        let scheduler = SchedulerConfig {
+            devices: devices.iter().map(|spawner| spawner.device_id()).collect(),
+            max_queued_jobs: self.max_queued_jobs,
+            max_attempts: self.max_attempts,
+            retained_results: self.retained_results,
+            host_memory_budget_bytes: self.host_memory_budget_bytes,
+            circuit_memory_budget_bytes: self.circuit_memory_budget_bytes,
+            max_synthesizing: self.synthesis_threads.max(1),
+            queue: QueuePolicy { aging_step: self.aging_step, affinity_limit: self.affinity_limit },
+            health: HealthPolicy {
+                window: self.restart_window,
+                // Two invalid proofs, or four failures of other kinds.
+                quarantine_points: 4,
+                quarantine: self.quarantine,
+            },
+        };
+        SupervisorConfig {
+            devices,
+            device: self.device,
+            layout: self.arbiter_layout,
+            scheduler,
+            synthesizer: SynthesizerConfig {
+                params_dir: self.params_dir,
+                shape_cache_dir: self.shape_cache_dir,
+                verdict_dir: self.verdict_dir,
+                max_waiting_decodes: self.max_queued_jobs.max(1),
+            },
+            restarts: RestartPolicy {
+                max_restarts: self.max_restarts,
+                window: self.restart_window,
+                quarantine: self.quarantine,
+                max_quarantines: 2,
+            },
+            device_start_limit: self.device_start_limit,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A submitted job, as its caller holds it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use tokio::sync::{mpsc, watch};
+
+use super::block::block_on;
+use super::Engine;
+use crate::error::EngineError;
+use crate::ids::JobId;
+use crate::messages::job::{CancelOutcome, JobAccepted, JobEvent, JobResult, JobTicket};
+
+/// One caller's interest in a job. Dropping it cancels the job, unless somebody else waits for it too; see
+/// [`JobHandle::detach`].
+#[derive(Debug)]
+pub struct JobHandle {
+    // Dropped in this order: the ticket must be given back while the engine is there.
+    ticket: JobTicket,
+    request_id: String,
+    attached: bool,
+    events: Option<mpsc::UnboundedReceiver<JobEvent>>,
+    result: watch::Receiver<Option<JobResult>>,
+    engine: Engine,
+}
+
+impl JobHandle {
+    pub(super) fn new(engine: Engine, accepted: JobAccepted) -> Self {
+        let JobAccepted { request_id, attached, ticket, events, result } = accepted;
+        Self { ticket, request_id, attached, events: Some(events), result, engine }
+    }
+
+    pub fn id(&self) -> JobId {
+        self.ticket.job()
+    }
+
+    /// As submitted, or the one that was made for it.
+    pub fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// The same work was known already: this handle shares its job.
+    pub fn is_attached(&self) -> bool {
+        self.attached
+    }
+
+    /// What happens, from the first event on; the last is [`JobEvent::Finished`]. May be called once: later calls
+    /// give an empty stream.
+    pub fn events(&mut self) -> JobEvents {
+        JobEvents { events: self.events.take() }
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// Why there is no proof.
+    pub async fn wait(&self) -> JobResult {
+        let mut result = self.result.clone();
+        let ended = result.wait_for(Option::is_some).await;
+        match ended {
+            Ok(result) => result.clone().expect("waited until there is one"),
+            // The Scheduler died with its table.
+            Err(_) => Err(EngineError::Internal { what: "the engine stopped before the job ended".into() }),
+        }
+    }
+
+    /// As [`JobHandle::wait`], blocking. Not for the threads of an async runtime.
+    ///
+    /// # Errors
+    /// As [`JobHandle::wait`].
+    pub fn wait_blocking(&self) -> JobResult {
+        block_on(self.wait())
+    }
+
+    /// The result, if the job has ended.
+    pub fn result(&self) -> Option<JobResult> {
+        self.result.borrow().clone()
+    }
+
+    /// Cancels the job, whoever else waits for it. Idempotent.
+    ///
+    /// # Errors
+    /// [`EngineError::Schedule`] if the engine has stopped.
+    pub async fn cancel(&self) -> Result<CancelOutcome, EngineError> {
+        self.engine.cancel(self.id()).await
+    }
+
+    /// As [`JobHandle::cancel`], blocking.
+    ///
+    /// # Errors
+    /// As [`JobHandle::cancel`].
+    pub fn cancel_blocking(&self) -> Result<CancelOutcome, EngineError> {
+        block_on(self.cancel())
+    }
+
+    /// Lets the job go on with nobody waiting. The same request attaches to it again.
+    pub fn detach(self) -> JobId {
+        let id = self.ticket.job();
+        self.ticket.detach();
+        id
+    }
+}
+
+/// The events of one job: a [`Stream`], a plain `next().await`, or a blocking iterator.
+#[derive(Debug)]
+pub struct JobEvents {
+    events: Option<mpsc::UnboundedReceiver<JobEvent>>,
+}
+
+impl JobEvents {
+    /// The next event; `None` after [`JobEvent::Finished`].
+    pub async fn next(&mut self) -> Option<JobEvent> {
+        match &mut self.events {
+            Some(events) => events.recv().await,
+            None => None,
+        }
+    }
+
+    /// The events one by one, blocking. Not for the threads of an async runtime.
+    pub fn blocking_iter(mut self) -> impl Iterator<Item = JobEvent> {
+        std::iter::from_fn(move || block_on(self.next()))
+    }
+}
+
+impl Stream for JobEvents {
+    type Item = JobEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<JobEvent>> {
+        match &mut self.events {
+            Some(events) => events.poll_recv(context),
+            None => Poll::Ready(None),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Writing parameter files, streamed and atomic.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
+
+use super::io_error;
+use super::layout::SECTIONS;
+use super::point::RawPoint;
+use crate::error::SrsError;
+use crate::groth16::{Srs, VerifyingKey};
+
+/// A file being written under a temporary name beside its place, with its digest. Dropped without
+/// [`DigestedFile::finish`], it is removed; a process that is killed leaves a hidden file that no reader takes for
+/// parameters.
+struct DigestedFile {
+    path: PathBuf,
+    file: BufWriter<NamedTempFile>,
+    digest: Sha256,
+    num_bytes: u64,
+}
+
+impl DigestedFile {
+    fn create(path: &Path) -> Result<Self, SrsError> {
+        let dir = match path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir,
+            _ => Path::new("."),
+        };
+        std::fs::create_dir_all(dir).map_err(|error| io_error(dir, error))?;
+        let file = tempfile::Builder::new()
+            .prefix(".unfinished-")
+            .suffix(".tmp")
+            .tempfile_in(dir)
+            .map_err(|error| io_error(dir, error))?;
+        let file = BufWriter::with_capacity(1 << 20, file);
+        Ok(Self { path: path.into(), file, digest: Sha256::new(), num_bytes: 0 })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), SrsError> {
+        self.digest.update(bytes);
+        self.num_bytes += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|error| io_error(&self.path, error))
+    }
+
+    /// Makes the bytes durable and gives them their name.
+    fn finish(self) -> Result<WrittenFile, SrsError> {
+        let Self { path, file, digest, num_bytes } = self;
+        let file = file.into_inner().map_err(|error| io_error(&path, error.into_error()))?;
+        file.as_file().sync_all().map_err(|error| io_error(&path, error))?;
+        make_readable(&file).map_err(|error| io_error(&path, error))?;
+        file.persist(&path).map_err(|error| io_error(&path, error.error))?;
+        Ok(WrittenFile { num_bytes, sha256: digest.finalize().into() })
+    }
+}
+
+/// A temporary file is its owner's alone; parameter files hold nothing secret and are shared between services.
+fn make_readable(file: &NamedTempFile) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+/// Size and digest of a file that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenFile {
+    pub num_bytes: u64,
+    pub sha256: [u8; 32],
+}
+
+/// Writes a parameter file section by section: the verifying key, then `h`, `l`, `a`, `b_g1` and `b_g2`, each with its
+/// count known before its points.
+pub(crate) struct SrsWriter {
+    file: DigestedFile,
+    /// Sections begun, `vk.ic` included.
+    num_sections: usize,
+    /// Points that the section begun last still needs.
+    missing_points: u32,
+    encoded: Vec<u8>,
+}
+
+impl SrsWriter {
+    /// Begins the file that will replace `path`, and writes `vk`.
+    ///
+    /// # Errors
+    /// [`SrsError::Io`] if the folder cannot be written.
+    pub fn create(path: &Path, vk: &VerifyingKey) -> Result<Self, SrsError> {
+        let mut file = DigestedFile::create(path)?;
+        file.write(&encode_vk(vk))?;
+        Ok(Self { file, num_sections: 1, missing_points: 0, encoded: Vec::new() })
+    }
+
+    /// Begins the next section.
+    ///
+    /// # Panics
+    /// If the section before it lacks points, or there is no such section.
+    pub fn begin_section(&mut self, num_points: u32) -> Result<(), SrsError> {
+        assert_eq!(self.missing_points, 0, "a section is begun when the one before it is full");
+        assert!(self.num_sections < SECTIONS.len(), "a parameter file has no further section");
+        self.num_sections += 1;
+        self.missing_points = num_points;
+        self.file.write(&num_points.to_be_bytes())
+    }
+
+    pub(crate) fn write_points<P: RawPoint>(&mut self, points: &[P]) -> Result<(), SrsError> {
+        assert_eq!(P::BYTES as u64, SECTIONS[self.num_sections - 1].1, "points are of the section's group");
+        let num_points = u32::try_from(points.len()).expect("callers write in chunks");
+        self.missing_points = self
+            .missing_points
+            .checked_sub(num_points)
+            .expect("no more points than the section was begun with");
+        self.encoded.clear();
+        points.iter().for_each(|point| point.encode(&mut self.encoded));
+        self.file.write(&self.encoded)
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// [`SrsError::Io`]; nothing is left under the file's name then that was not there before.
+    ///
+    /// # Panics
+    /// If a section or a point is missing.
+    pub fn finish(self) -> Result<WrittenFile, SrsError> {
+        assert_eq!((self.num_sections, self.missing_points), (SECTIONS.len(), 0), "all sections are written");
+        self.file.finish()
+    }
+}
+
+/// Writes a `.vk` file, atomically.
+///
+/// # Errors
+/// [`SrsError::Io`].
+pub fn write_vk(path: &Path, vk: &VerifyingKey) -> Result<WrittenFile, SrsError> {
+    let mut file = DigestedFile::create(path)?;
+    file.write(&encode_vk(vk))?;
+    file.finish()
+}
+
+/// Writes an SRS that is in memory as a parameter file, atomically.
+///
+/// # Errors
+/// [`SrsError::Io`].
+///
+/// # Panics
+/// If a query has 2^32 points or more.
+pub fn write_srs(path: &Path, srs: &Srs) -> Result<WrittenFile, SrsError> {
+    let mut writer = SrsWriter::create(path, &srs.vk)?;
+    for query in [&srs.h, &srs.l, &srs.a, &srs.b_g1] {
+        write_query(&mut writer, query)?;
+    }
+    write_query(&mut writer, &srs.b_g2)?;
+    writer.finish()
+}
+
+fn write_query<P: RawPoint>(writer: &mut SrsWriter, query: &[P]) -> Result<(), SrsError> {
+    writer.begin_section(u32::try_from(query.len()).expect("the format counts in 32 bits"))?;
+    query.chunks(1 << 13).try_for_each(|points| writer.write_points(points))
+}
+
+pub(super) fn encode_vk(vk: &VerifyingKey) -> Vec<u8> {
+    let num_inputs = u32::try_from(vk.ic.len()).expect("the format counts inputs in 32 bits");
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(&vk.alpha_g1.to_uncompressed());
+    bytes.extend_from_slice(&vk.beta_g1.to_uncompressed());
+    bytes.extend_from_slice(&vk.beta_g2.to_uncompressed());
+    bytes.extend_from_slice(&vk.gamma_g2.to_uncompressed());
+    bytes.extend_from_slice(&vk.delta_g1.to_uncompressed());
+    bytes.extend_from_slice(&vk.delta_g2.to_uncompressed());
+    bytes.extend_from_slice(&num_inputs.to_be_bytes());
+    vk.ic.iter().for_each(|point| bytes.extend_from_slice(&point.to_uncompressed()));
+    bytes
+}

@@ -1,0 +1,57 @@
+//! Tools of the message-level tests: one paused arbiter, peers that record, seeds, small circuits.
+//!
+//! Every test binary compiles its own copy and uses a part of it.
+#![allow(dead_code)]
+
+pub mod device;
+pub mod fixtures;
+pub mod probe;
+pub mod seeds;
+pub mod synthetic;
+
+use std::future::Future;
+use std::time::Duration;
+
+use actix::{Message, Recipient, System};
+
+/// Runs `test` on one arbiter whose clock is paused: time moves only when every actor and task on it is idle, and
+/// then straight to the next timer. All actors of the test must live on `Arbiter::current()`.
+pub fn on_paused_arbiter<F: Future>(test: F) -> F::Output {
+    run(true, test)
+}
+
+/// As [`on_paused_arbiter`] with the real clock: for backends that compute on other threads, which a paused clock
+/// would not wait for.
+pub fn on_arbiter<F: Future>(test: F) -> F::Output {
+    run(false, test)
+}
+
+fn run<F: Future>(paused: bool, test: F) -> F::Output {
+    let system = System::with_tokio_rt(move || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(paused)
+            .build()
+            .expect("a current-thread runtime needs no more than a few file descriptors")
+    });
+    // Dropping the runner drops its runtime: tasks that are left over do not outlive the test.
+    system.block_on(test)
+}
+
+/// Waits until the actor behind `recipient` has stopped.
+///
+/// # Panics
+/// If it is still running after a virtual hour (a real minute on a clock that is not paused).
+pub async fn stopped<M>(recipient: &Recipient<M>)
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    for _ in 0..60_000 {
+        if !recipient.connected() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("an actor is still running at the end of its test");
+}

@@ -1,0 +1,168 @@
+//! The configuration and its template agree, and mistakes are named.
+
+use std::path::Path;
+
+use cuzk::config::{ByteSize, Config, DeviceChoice, LogFormat, MemoryBudget};
+use cuzk::error::ConfigError;
+use toml::{Table, Value};
+
+/// The template with its keys uncommented: a comment that begins with a key and `=`, no space after the `#`.
+fn uncommented_template() -> String {
+    let is_key = |line: &str| {
+        line.strip_prefix('#').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+    };
+    let template = include_str!("../config.example.toml");
+    let lines: Vec<&str> =
+        template.lines().map(|line| if is_key(line) { &line[1..] } else { line }).collect();
+    lines.join("\n")
+}
+
+fn keys_of(table: &Table) -> Vec<String> {
+    let section_keys = |(section, value): (&String, &Value)| {
+        let entries = value.as_table().expect("sections only").clone();
+        entries.keys().map(|key| format!("{section}.{key}")).collect::<Vec<_>>()
+    };
+    table.iter().flat_map(section_keys).collect()
+}
+
+#[test]
+fn template_parses_as_it_is_and_changes_nothing() {
+    let config = Config::from_toml(include_str!("../config.example.toml"), "template").unwrap();
+    assert_eq!(config, Config::default());
+}
+
+#[test]
+fn uncommented_template_has_no_unknown_key_and_equals_the_defaults() {
+    let config = Config::from_toml(&uncommented_template(), "template").unwrap();
+    assert_eq!(config, Config::default());
+}
+
+#[test]
+fn template_lists_every_field() {
+    let listed: Table = uncommented_template().parse().unwrap();
+    let fields = Table::try_from(Config::default()).unwrap();
+    assert_eq!(keys_of(&listed), keys_of(&fields));
+}
+
+#[test]
+fn every_key_of_the_template_is_explained() {
+    let template = include_str!("../config.example.toml");
+    let mut commented_lines = 0;
+    for line in template.lines() {
+        if line == "#" || line.starts_with("# ") {
+            commented_lines += 1;
+        } else if line.starts_with('#') {
+            assert!(commented_lines >= 2, "`{line}` needs its meaning and what too low and too high do");
+            commented_lines = 0;
+        } else {
+            commented_lines = 0;
+        }
+    }
+}
+
+#[test]
+fn b60_a_misspelt_key_is_an_error_with_a_suggestion() {
+    let misspelt = [
+        ("[gpus]\ngpu_worker_per_device = 2", "gpus.gpu_workers_per_device"),
+        ("[gpus]\ndevice = \"cpu\"", "gpus.devices"),
+        ("[scheduler]\nmax_queue_jobs = 3", "scheduler.max_queued_jobs"),
+        ("[loging]\nlevel = \"info\"", "logging"),
+        ("[srs]\nwitness_budget = \"1GiB\"", "memory.witness_budget"),
+    ];
+    for (text, meant) in misspelt {
+        match Config::from_toml(text, "test") {
+            Err(ConfigError::UnknownKey { suggestion, .. }) => assert_eq!(suggestion.as_deref(), Some(meant)),
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+    match Config::from_toml("[gpus]\nxyzzy_plugh = 1", "test") {
+        Err(ConfigError::UnknownKey { key, suggestion: None }) => assert_eq!(key, "gpus.xyzzy_plugh"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn wrong_types_and_values_name_their_key() {
+    let wrong = [
+        ("[synthesis]\nthreads = \"many\"", "synthesis.threads"),
+        ("[synthesis]\nthreads = -1", "synthesis.threads"),
+        ("[synthesis]\nthreads = 100000", "synthesis.threads"),
+        ("[scheduler]\nmax_queued_jobs = 0", "scheduler.max_queued_jobs"),
+        ("[memory]\nwitness_budget = \"lots\"", "memory.witness_budget"),
+        ("[memory]\nwitness_budget = \"1KiB\"", "memory.witness_budget"),
+        ("[memory]\nwitness_budget = \"18446744073709551615GiB\"", "memory.witness_budget"),
+        ("[gpus]\ndevices = \"sim:0\"", "gpus.devices"),
+        ("[gpus]\ndevices = \"gpu\"", "gpus.devices"),
+        ("[logging]\nformat = \"xml\"", "logging.format"),
+        ("[logging]\nlevel = \"verbose\"", "logging.level"),
+        ("gpus = 3", "gpus"),
+    ];
+    for (text, named) in wrong {
+        match Config::from_toml(text, "test") {
+            Err(ConfigError::Value { key, .. }) => assert_eq!(key, named, "{text:?}"),
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+    assert!(matches!(Config::from_toml("[gpus\n", "test"), Err(ConfigError::Read { .. })));
+}
+
+fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn environment_wins_over_the_file_and_the_file_over_defaults() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("cuzk.toml");
+    std::fs::write(
+        &file,
+        "[logging]\nlevel = \"info\"\nformat = \"json\"\n[memory]\nwitness_budget = \"2GiB\"\n",
+    )
+    .unwrap();
+    let environment = variables(&[
+        ("CUZK_CONFIG", file.to_str().unwrap()),
+        ("CUZK_LOGGING_LEVEL", "debug"),
+        ("CUZK_SYNTHESIS_THREADS", "3"),
+        ("CUZK_GPUS_DEVICES", "sim:2"),
+    ]);
+    let config = Config::load(None, environment).unwrap();
+    assert_eq!(config.logging.level, "debug");
+    assert_eq!(config.logging.format, LogFormat::Json);
+    assert_eq!(config.memory.witness_budget, MemoryBudget::Size(ByteSize(2 << 30)));
+    assert_eq!(config.synthesis.threads, 3);
+    assert_eq!(config.gpus.devices, DeviceChoice::Sim("sim:2".to_owned()));
+    assert_eq!(config.scheduler, Config::default().scheduler);
+}
+
+#[test]
+fn variables_of_other_programs_are_left_alone_and_misspelt_ones_are_not() {
+    let foreign = variables(&[("CUZK_SERVICE_HOST", "10.0.0.1"), ("CUZK_PORT_9820_TCP", "x"), ("HOME", "/")]);
+    assert_eq!(Config::load(None, foreign).unwrap(), Config::default());
+
+    let misspelt = Config::load(None, variables(&[("CUZK_LOGGING_LEVLE", "info")])).unwrap_err();
+    assert_eq!(misspelt.to_string(), "unknown key `logging.levle`, did you mean `logging.level`?");
+
+    match Config::load(None, variables(&[("CUZK_SYNTHESIS_THREADS", "many")])) {
+        Err(ConfigError::Value { key, .. }) => assert_eq!(key, "CUZK_SYNTHESIS_THREADS"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let missing = Path::new("/nonexistent/cuzk.toml");
+    match Config::load(Some(missing), variables(&[])) {
+        Err(ConfigError::Read { path, .. }) => assert_eq!(path, "/nonexistent/cuzk.toml"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn sizes_and_devices_print_as_they_are_written() {
+    for text in ["auto", "256MiB", "16GiB", "0B", "1023KiB", "7B"] {
+        assert_eq!(text.parse::<MemoryBudget>().unwrap().to_string(), text);
+    }
+    for text in ["auto", "cpu", "cuda", "sim:7", "sim:2;mem=8GiB"] {
+        assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
+    }
+}

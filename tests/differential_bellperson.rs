@@ -1,0 +1,223 @@
+//! The same witness, SRS, r and s give the same 192 bytes as bellperson's prover.
+
+#[path = "common/bellperson_srs.rs"]
+mod bellperson_srs;
+#[path = "common/synthetic.rs"]
+mod synthetic;
+
+use bellpepper::gadgets::multipack::pack_into_inputs;
+use bellpepper::gadgets::sha256::sha256;
+use bellpepper_core::boolean::{AllocatedBit, Boolean};
+use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError as CircuitError};
+use bellperson::groth16::{
+    create_proof_batch, generate_random_parameters, prepare_verifying_key, verify_proof,
+};
+use blstrs::{Bls12, Scalar};
+use cuzk::error::{SrsError, SynthesisError};
+use cuzk::groth16::prover::{check_witness, prove};
+use cuzk::groth16::{Assignment, Blinding, PreparedVerifyingKey, R1csShape};
+use ff::Field;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+
+use bellperson_srs::to_srs;
+use synthetic::{Synthetic, Values, ALL_VALUES};
+
+/// Proves `circuit` with both provers and compares the bytes; then both verifiers accept them.
+fn assert_same_proof<C: Circuit<Scalar> + Clone + Send>(name: &str, circuit: C) {
+    let mut rng = ChaCha20Rng::seed_from_u64(40);
+    let params = generate_random_parameters::<Bls12, _, _>(circuit.clone(), &mut rng)
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    let srs = to_srs(&params);
+    let shape = R1csShape::record(circuit.clone()).unwrap();
+    let assignment = Assignment::synthesize(circuit.clone(), 0, 0).unwrap();
+    let public_inputs = &assignment.input_assignment[1..];
+    let evaluations =
+        check_witness(&shape, &assignment, public_inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let blinding = Blinding::random(&mut rng);
+    let proof = prove(&srs, &shape, &assignment, evaluations, &blinding).unwrap();
+
+    let theirs = create_proof_batch(vec![circuit], &params, vec![blinding.r], vec![blinding.s]).unwrap();
+    let mut bytes = Vec::new();
+    theirs[0].write(&mut bytes).unwrap();
+    assert_eq!(hex::encode(proof.to_bytes()), hex::encode(bytes), "{name}");
+    let prepared = prepare_verifying_key(&params.vk);
+    assert!(verify_proof(&prepared, &theirs[0], public_inputs).unwrap(), "{name}");
+    assert!(PreparedVerifyingKey::new(&srs.vk).verify(&proof, public_inputs), "{name}");
+}
+
+#[test]
+fn b35_tiny_and_odd_sizes_give_bellpersons_bytes() {
+    for num_constraints in [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129] {
+        for values in ALL_VALUES {
+            let name = format!("{num_constraints} constraints, {values:?}");
+            assert_same_proof(&name, Synthetic::new(num_constraints, values));
+        }
+    }
+}
+
+#[test]
+fn b35_larger_odd_sizes_give_bellpersons_bytes() {
+    for num_constraints in [1023, 1024, 1025] {
+        assert_same_proof("random", Synthetic::new(num_constraints, Values::Random));
+    }
+    // 4096 constraints and a few inputs: just above the domain of 2^12.
+    for num_constraints in [4095, 4096] {
+        let circuit = Synthetic { input_every: 1000, ..Synthetic::new(num_constraints, Values::Bits) };
+        assert_same_proof("bits", circuit);
+    }
+}
+
+#[test]
+fn b35_rows_that_just_fill_the_domain_give_bellpersons_bytes() {
+    for domain_log2 in [4, 6, 8] {
+        // Inputs count as rows too: look for the sizes at and around the power of two.
+        let num_rows = |num_constraints| {
+            let circuit = Synthetic::new(num_constraints, Values::Random);
+            R1csShape::record(circuit).unwrap().num_rows()
+        };
+        let full = (1..=1 << domain_log2).rev().find(|&n| num_rows(n) <= 1 << domain_log2).unwrap();
+        for num_constraints in [full - 1, full, full + 1] {
+            assert_same_proof("filled domain", Synthetic::new(num_constraints, Values::Random));
+        }
+    }
+}
+
+/// Where the variables of a [`Sparse`] circuit occur.
+#[derive(Clone, Copy, Debug)]
+enum Occurrence {
+    /// `v · 0 = 0`: no variable in B.
+    OnlyA,
+    /// `1 · v = v`: no aux variable in A.
+    NotA,
+    /// `0 · 0 = v - w`: neither in A nor in B.
+    OnlyC,
+    /// `v · (1 - 1) = 0`: the coefficients in B are zero.
+    ZeroInB,
+}
+
+#[derive(Clone)]
+struct Sparse {
+    num_constraints: usize,
+    occurrence: Occurrence,
+}
+
+impl Circuit<Scalar> for Sparse {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), CircuitError> {
+        let value = Scalar::from(11);
+        let input = cs.alloc_input(|| "", || Ok(value))?;
+        for _ in 0..self.num_constraints {
+            let v = cs.alloc(|| "", || Ok(value))?;
+            match self.occurrence {
+                Occurrence::OnlyA => cs.enforce(|| "", |lc| lc + v, |lc| lc, |lc| lc),
+                Occurrence::NotA => cs.enforce(|| "", |lc| lc + CS::one(), |lc| lc + v, |lc| lc + input),
+                Occurrence::OnlyC => cs.enforce(|| "", |lc| lc, |lc| lc, |lc| lc + v - input),
+                Occurrence::ZeroInB => {
+                    cs.enforce(|| "", |lc| lc + v, |lc| lc + CS::one() - CS::one(), |lc| lc)
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn empty_densities_give_bellpersons_bytes() {
+    for occurrence in [Occurrence::OnlyA, Occurrence::NotA, Occurrence::OnlyC, Occurrence::ZeroInB] {
+        for num_constraints in [1, 3, 40] {
+            let name = format!("{occurrence:?}, {num_constraints} constraints");
+            assert_same_proof(&name, Sparse { num_constraints, occurrence });
+        }
+    }
+}
+
+/// The digest of a secret message, as two public inputs.
+#[derive(Clone)]
+struct Sha256Preimage {
+    message: Vec<u8>,
+}
+
+impl Circuit<Scalar> for Sha256Preimage {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), CircuitError> {
+        let mut bits = Vec::new();
+        for (index, byte) in self.message.iter().enumerate() {
+            for bit in (0..8).rev() {
+                let name = format!("byte {index} bit {bit}");
+                let value = Some(byte >> bit & 1 == 1);
+                bits.push(Boolean::from(AllocatedBit::alloc(cs.namespace(|| name), value)?));
+            }
+        }
+        let digest = sha256(cs.namespace(|| "digest"), &bits)?;
+        pack_into_inputs(cs.namespace(|| "pack"), &digest)
+    }
+}
+
+#[test]
+fn a_sha256_gadget_gives_bellpersons_bytes() {
+    assert_same_proof("sha256", Sha256Preimage { message: b"no such sector".to_vec() });
+}
+
+/// `v · v = v` for each value.
+#[derive(Clone)]
+struct Bits {
+    values: Vec<u64>,
+}
+
+impl Circuit<Scalar> for Bits {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), CircuitError> {
+        for value in self.values {
+            let v = cs.alloc(|| "", || Ok(Scalar::from(value)))?;
+            cs.enforce(|| "", |lc| lc + v, |lc| lc + v, |lc| lc + v);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn b40_unsatisfied_witness_names_first_bad_constraint() {
+    let num_constraints = 20_000;
+    for bad in [vec![0], vec![5, 9], vec![12_345, 19_999], vec![19_999]] {
+        let mut circuit = Bits { values: vec![1; num_constraints] };
+        bad.iter().for_each(|&index| circuit.values[index] = 2);
+        let shape = R1csShape::record(circuit.clone()).unwrap();
+        let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
+        let error = check_witness(&shape, &assignment, &[]).unwrap_err();
+        assert_eq!(error, SynthesisError::Unsatisfied { index: bad[0], num_constraints });
+    }
+}
+
+#[test]
+fn b40_foreign_public_inputs_are_named_before_constraints() {
+    let circuit = Synthetic::new(100, Values::Random);
+    let shape = R1csShape::record(circuit.clone()).unwrap();
+    let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
+    let mut public_inputs = assignment.input_assignment[1..].to_vec();
+    public_inputs[2] += Scalar::ONE;
+    let error = check_witness(&shape, &assignment, &public_inputs).unwrap_err();
+    assert_eq!(error, SynthesisError::PublicInput { index: 2 });
+    let (needs, has) = (public_inputs.len(), 1);
+    let error = check_witness(&shape, &assignment, &public_inputs[..1]).unwrap_err();
+    assert_eq!(error, SynthesisError::ShapeMismatch { what: "public inputs of the verifier", needs, has });
+}
+
+#[test]
+fn b40_witness_of_another_size_is_refused() {
+    let shape = R1csShape::record(Bits { values: vec![1; 9] }).unwrap();
+    let assignment = Assignment::synthesize(Bits { values: vec![1; 8] }, 0, 0).unwrap();
+    let error = check_witness(&shape, &assignment, &[]).unwrap_err();
+    assert_eq!(error, SynthesisError::ShapeMismatch { what: "aux variables", needs: 9, has: 8 });
+}
+
+#[test]
+fn b38_an_srs_of_another_circuit_is_refused() {
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let params =
+        generate_random_parameters::<Bls12, _, _>(Synthetic::new(40, Values::Random), &mut rng).unwrap();
+    let circuit = Synthetic::new(41, Values::Random);
+    let shape = R1csShape::record(circuit.clone()).unwrap();
+    let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
+    let evaluations = shape.evaluate(&assignment).unwrap();
+    let blinding = Blinding::random(&mut rng);
+    let error = prove(&to_srs(&params), &shape, &assignment, evaluations, &blinding).unwrap_err();
+    assert!(matches!(error, SrsError::Mismatch { .. }), "{error}");
+}

@@ -1,0 +1,132 @@
+//! Which device does the work, and with what memory.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cuzk::actors::gpu_device::DeviceConfig;
+use cuzk::backend::sim::SimFleet;
+use cuzk::backend::Stage;
+use cuzk::engine::{DeviceSpec, EngineConfig, JobEvents, JobHandle};
+use cuzk::error::{DeviceError, EngineError, ScheduleError};
+use cuzk::ids::DeviceId;
+use cuzk::messages::job::{JobEvent, Placement, ProofRequest};
+use tokio::time::Instant;
+
+use crate::simulation::{config, find, num_on, placed, prove, simulate, submit_all, NUM_STAGES};
+use crate::squares::{holds, request};
+
+#[test]
+fn b01_all_devices_are_fed() {
+    // 8 stages of 12.5 ms are the 100 ms of one partition.
+    let mut fleet: SimFleet = "sim:4".parse().unwrap();
+    for index in 0..4 {
+        fleet.device_mut(index).unwrap().stage_durations = [Duration::from_micros(12_500); 9];
+    }
+    let mut config = config("sim:4");
+    config.devices = fleet.devices().iter().cloned().map(Box::new).map(DeviceSpec::Sim).collect();
+    simulate(config, |engine| async move {
+        engine.wait_ready().await.unwrap();
+        while engine.status().devices.iter().any(|device| device.state != "ready") {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let begun = Instant::now();
+        let xs: Vec<u64> = (2..18).collect();
+        let outcome = prove(&engine, request("b01", &xs)).await.unwrap();
+        assert!(holds(&outcome.proof, &xs));
+        assert!((0..4).all(|index| num_on(&outcome, index) >= 3), "{:?}", outcome.devices);
+        assert!(begun.elapsed() <= Duration::from_millis(550), "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn b02_one_engine_drives_all_devices_without_lock_files() {
+    let locks = || -> BTreeSet<_> {
+        let entries = std::fs::read_dir(std::env::temp_dir()).unwrap();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.filter(|name| name.contains("lock")).collect()
+    };
+    let before = locks();
+    simulate(config("sim:2;stage=10ms"), |engine| async move {
+        engine.wait_ready().await.unwrap();
+        let mut jobs = submit_all(&engine, [request("", &[2]), request("", &[3])]).await;
+        let mut streams: Vec<JobEvents> = jobs.iter_mut().map(JobHandle::events).collect();
+        let begun = Instant::now();
+        let first = find(&mut streams[0], placed).await;
+        let second = find(&mut streams[1], placed).await;
+        assert_ne!(first, second);
+        for job in &jobs {
+            job.wait().await.unwrap();
+        }
+        let alone = Duration::from_millis(10) * NUM_STAGES;
+        assert!(begun.elapsed() < alone * 3 / 2, "both ran at once: {:?}", begun.elapsed());
+    });
+    assert_eq!(locks(), before);
+}
+
+#[test]
+fn a_fixed_device_gets_the_work_and_an_unknown_one_is_refused() {
+    simulate(config("sim:3"), |engine| async move {
+        let on = |id: &str| ProofRequest {
+            placement: Placement::Device(DeviceId::new(id)),
+            ..request("", &[2, 3, 4, 5])
+        };
+        let outcome = prove(&engine, on("sim-2")).await.unwrap();
+        assert_eq!(num_on(&outcome, 2), 4);
+        let error = prove(&engine, on("sim-7")).await.unwrap_err();
+        assert!(matches!(error, EngineError::Schedule(ScheduleError::NoDevice(_))), "{error}");
+    });
+}
+
+#[test]
+fn b11_work_that_fits_nowhere_fails_at_once_with_both_numbers() {
+    let mut config = config("sim:2");
+    config.device = DeviceConfig { budget_bytes: Some(64), self_test: false, ..DeviceConfig::default() };
+    simulate(config, |engine| async move {
+        engine.wait_ready().await.unwrap();
+        let begun = Instant::now();
+        let error = prove(&engine, request("", &[2])).await.unwrap_err();
+        assert!(matches!(error, EngineError::Device(DeviceError::Plan { .. })), "{error}");
+        assert!(error.to_string().contains("budget is 64 B"), "{error}");
+        assert!(begun.elapsed() < Duration::from_millis(100));
+    });
+}
+
+#[test]
+fn a_host_memory_budget_below_one_witness_still_lets_one_through() {
+    let config = EngineConfig { host_memory_budget_bytes: 1, ..config("sim:2") };
+    simulate(config, |engine| async move {
+        let outcome = prove(&engine, request("", &[2, 3, 4, 5])).await.unwrap();
+        assert!(holds(&outcome.proof, &[2, 3, 4, 5]));
+        assert_eq!(engine.status().host_memory_reserved_bytes, 0);
+    });
+}
+
+#[test]
+fn stages_are_reported_in_order() {
+    simulate(config("sim:1"), |engine| async move {
+        let mut job = engine.submit(request("", &[2])).await.unwrap();
+        let mut events = job.events();
+        let mut stages = Vec::new();
+        while let Some(event) = events.next().await {
+            if let JobEvent::StageDone { stage, .. } = event {
+                stages.push(stage);
+            }
+        }
+        let expected: Vec<Stage> = Stage::ALL.into_iter().filter(|stage| *stage != Stage::Evaluate).collect();
+        assert_eq!(stages, expected);
+    });
+}
+
+#[test]
+fn an_idle_circuit_is_let_go_when_memory_is_short() {
+    let config = EngineConfig { circuit_memory_budget_bytes: 0, ..config("sim:1") };
+    simulate(config, |engine| async move {
+        for x in [2, 3] {
+            let job = engine.submit(request("", &[x])).await.unwrap();
+            assert_eq!(engine.status().circuits.len(), 1);
+            assert!(holds(&job.wait().await.unwrap().proof, &[x]));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(engine.status().circuits, []);
+        }
+    });
+}

@@ -1,0 +1,21 @@
+//! The engine on simulated devices with scripted faults, named by behaviour.
+//!
+//! Each test has an engine of its own. Where time matters, all actors are on one arbiter whose clock is paused: hours
+//! pass in no time, and every run is the same.
+
+mod common;
+
+#[path = "engine/answers.rs"]
+mod answers;
+#[path = "engine/devices.rs"]
+mod devices;
+#[path = "engine/faults.rs"]
+mod faults;
+#[path = "engine/kinds.rs"]
+mod kinds;
+#[path = "engine/order.rs"]
+mod order;
+#[path = "engine/simulation.rs"]
+mod simulation;
+#[path = "engine/squares.rs"]
+mod squares;
