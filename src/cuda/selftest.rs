@@ -259,7 +259,7 @@ pub fn gathered_point(thread: u32, step: u32, table_log2: u32, num_points: u32) 
 }
 
 fn whole(what: &'static str, has: usize, unit: usize) -> Result<u32, CudaError> {
-    if has == 0 || has % unit != 0 {
+    if has == 0 || !has.is_multiple_of(unit) {
         return Err(CudaError::Shape { what, needs: unit, has });
     }
     u32::try_from(has / unit).map_err(|_| CudaError::Shape {
