@@ -8,6 +8,8 @@ pub mod actors;
 pub mod backend;
 pub mod circuits;
 pub mod config;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod engine;
 pub mod error;
 pub mod groth16;

@@ -1,0 +1,69 @@
+#!/bin/sh
+# Checks of the CUDA part that need no GPU. For CI and for people.
+#
+#   kernels/check.sh            gate, then shim
+#   kernels/check.sh STEP...
+#
+#   gate   installs the pinned nvcc (setup-nvcc.sh), compiles the field routines alone for each architecture and
+#          compares their multiplication counts in SASS with the table below: a lost fusion of multiplication
+#          pairs halves the speed and fails no other test. A few seconds, and the installation.
+#   shim   tests of crates/cuda_shim: without a driver every call fails cleanly, with one it goes through.
+#   host   the arithmetic compiled for the host under sanitizers against the CPU's (cargo test --test kernels_host).
+#   lint   clippy with feature cuda.
+#   build  everything with feature cuda, where a missing or failing nvcc is an error.
+set -eu
+cd "$(dirname "$0")/.."
+
+# routine: IMAD.WIDE, IMAD.HI, plain IMAD (low halves); local memory accesses must be 0.
+# A row's first low half is known to cancel, so ptxas keeps only the high half of that product (IMAD.HI).
+expected="gate_fp_mul 276 12 12 0
+gate_fp_sqr 209 13 13 0
+gate_fp_dot 420 12 12 0
+gate_fr_mul 112 0 8 0"
+
+count() { # count FILE.sass: one line per kernel, in the order of `expected`
+    awk '
+        /^\.text\.gate_/ { name = $1; sub(/^\.text\./, "", name); sub(/:$/, "", name) }
+        name != "" && match($0, /\/\*[0-9a-f]+\*\/ +(@!?U?P[0-9T]+ +)?[A-Z]/) {
+            text = substr($0, RSTART); sub(/^\/\*[0-9a-f]+\*\/ +(@!?U?P[0-9T]+ +)?/, "", text)
+            split(text, word, /[ ;]/); op = word[1]
+            if (op ~ /^U?IMAD\.WIDE/) wide[name]++
+            else if (op ~ /^IMAD\.HI/) high[name]++
+            else if (op == "IMAD") low[name]++
+            else if (op ~ /^(LDL|STL)/) local[name]++
+            seen[name] = 1
+        }
+        END { for (name in seen) print name, wide[name] + 0, high[name] + 0, low[name] + 0, local[name] + 0 }
+    ' "$1" | sort
+}
+
+gate() {
+    nvcc=$(kernels/setup-nvcc.sh | tail -n 1)
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    for arch in 80 86 89 90 120; do
+        "$nvcc" -std=c++17 -O3 -cubin -arch="sm_$arch" -o "$folder/gate.cubin" kernels/host/sass_gate.cu
+        "$(dirname "$nvcc")/nvdisasm" "$folder/gate.cubin" > "$folder/gate.sass"
+        counted=$(count "$folder/gate.sass")
+        if [ "$counted" != "$(printf '%s\n' "$expected" | sort)" ]; then
+            printf 'sm_%s: wide, high, low, local:\n%s\nexpected:\n%s\n' "$arch" "$counted" "$expected" >&2
+            exit 1
+        fi
+        echo "sm_$arch: multiplication counts as expected"
+    done
+}
+
+shim() { (cd crates/cuda_shim && cargo test --quiet); }
+
+host() { cargo test --release --test kernels_host; }
+
+lint() { cargo clippy --release --all-targets --features cuda -- -D warnings; }
+
+build() { CUZK_KERNELS=require cargo build --release --features cuda; }
+
+for step in ${*:-gate shim}; do
+    case "$step" in
+    gate | shim | host | lint | build) "$step" ;;
+    *) echo "unknown step $step" >&2; exit 2 ;;
+    esac
+done

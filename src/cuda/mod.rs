@@ -1,0 +1,36 @@
+//! NVIDIA GPUs through the driver API. The package's only unsafe code.
+//!
+//! Three floors; code may go down one floor at a time:
+//!
+//! ```text
+//! floor 3   selftest.rs                      safe launchers, one per kernel file: check shapes, then launch
+//! floor 2   context.rs stream.rs             owned handles, thread-bound; memory charged to reservations
+//!           memory.rs module.rs
+//! floor 1   sys.rs error.rs                  raw calls with results as c_int; CudaError
+//! ```
+//!
+//! - **No driver is needed to build or to start.** The driver's functions are jumps that `cuda_shim` fills at the
+//!   first [`devices`] call; without a driver that call is a typed error.
+//! - **A handle never leaves its thread.** Each holds its [`Context`], which is an `Rc`; the compiler refuses to
+//!   move any of them. A context is our own (`cuCtxCreate`), apart from the primary context that an embedding host
+//!   may use, and every operation makes it current first, so that foreign CUDA code on the thread does no harm.
+//! - **Nothing waits** but what says so (`synchronize`, `wait`, `read`, `write`); completion is polled, or announced
+//!   by a host function ([`Stream::notify`]).
+//! - **A sticky error** ([`CudaError::is_sticky`]) ends the context, not the process: drop everything of it and
+//!   make another.
+#![allow(unsafe_code)]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
+
+mod context;
+mod error;
+mod memory;
+mod module;
+pub mod selftest;
+mod stream;
+mod sys;
+
+pub use context::{devices, ComputeCapability, Context, DeviceInfo};
+pub use error::CudaError;
+pub use memory::{DeviceBuffer, DeviceData, Pending, PinnedBuffer, PinnedPool, Reservation};
+pub use module::{kernel_images, Arguments, Function, KernelImage, LaunchShape, Module};
+pub use stream::{Event, Priority, Stream};
