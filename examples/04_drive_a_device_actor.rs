@@ -28,6 +28,7 @@ use cuzk::messages::device::{
 };
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
+use cuzk::messages::status::StatusBoard;
 use rand::rngs::OsRng;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 
@@ -113,6 +114,7 @@ fn peers(listener: &Addr<Listener>) -> DevicePeers {
         ready: vec![listener.clone().recipient()],
         lost: vec![listener.clone().recipient()],
         drained: listener.clone().recipient(),
+        board: StatusBoard::default(),
     }
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every fuzz target for a while, on stable Rust and without cargo-fuzz.
+# Runs every fuzz target for a while, on stable Rust and without cargo-fuzz, as many at once as there are cores.
 #
 #     fuzz/run.sh [SECONDS [TARGET...]]       60 seconds and all targets, unless said otherwise
 #
@@ -8,16 +8,11 @@
 # file of tests/data with a test, and only then leaves.
 set -eu
 cd "$(dirname "$0")/.."
-
-seconds=${1:-60}
-[ $# -eq 0 ] || shift
-targets=${*:-$(cd fuzz/fuzz_targets && ls | sed 's/\.rs$//')}
 build=${CARGO_TARGET_DIR:-target}
 data=tests/data/filecoin
 
-RUSTC_WORKSPACE_WRAPPER="$PWD/fuzz/rustc-with-coverage.sh" cargo build --release --package cuzk-fuzz --bins
-
-for target in $targets; do
+run_one() { # run_one SECONDS TARGET
+    seconds=$1 target=$2
     found="$build/fuzz-corpus/$target"
     mkdir -p "$found" "fuzz/artifacts/$target"
     seeds=
@@ -34,8 +29,25 @@ for target in $targets; do
             options="-max_len=16384 -only_ascii=1"
             ;;
     esac
-    echo "== $target: $seconds s =="
     # shellcheck disable=SC2086  # lists of words
     "$build/release/fuzz_$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -verbosity=0 \
-        -print_final_stats=1 -artifact_prefix="fuzz/artifacts/$target/" $options "$found" $seeds
-done
+        -print_final_stats=1 -artifact_prefix="fuzz/artifacts/$target/" $options "$found" $seeds \
+        2>&1 | sed "s/^/$target: /"
+    # The pipe's status is that of sed: what counts is whether an input was left behind.
+    if [ -n "$(ls "fuzz/artifacts/$target")" ]; then
+        echo "$target: failed on fuzz/artifacts/$target/$(ls "fuzz/artifacts/$target" | head -n 1)" >&2
+        return 1
+    fi
+}
+
+if [ "${1:-}" = --one ]; then
+    run_one "$2" "$3"
+    exit
+fi
+
+seconds=${1:-60}
+[ $# -eq 0 ] || shift
+targets=${*:-$(cd fuzz/fuzz_targets && ls | sed 's/\.rs$//')}
+RUSTC_WORKSPACE_WRAPPER="$PWD/fuzz/rustc-with-coverage.sh" cargo build --release --package cuzk-fuzz --bins
+# shellcheck disable=SC2086  # a list of words
+printf '%s\n' $targets | xargs -n 1 -P "$(nproc)" fuzz/run.sh --one "$seconds"

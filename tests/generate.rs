@@ -209,15 +209,3 @@ fn window_2k_params_are_the_recorded_ones() {
 fn winning_2k_params_are_the_recorded_ones() {
     check_fixture_params("winning-2k", "winning-2k/sector-1");
 }
-
-#[test]
-#[ignore = "a minute of two cores and 1.1 GB: run by hand with --ignored"]
-fn snap_2k_params_are_the_recorded_ones() {
-    check_fixture_params("snap-2k", "snap-2k/sector-1");
-}
-
-#[test]
-#[ignore = "two minutes of two cores and 1.5 GB: run by hand with --ignored"]
-fn porep_2k_params_are_the_recorded_ones() {
-    check_fixture_params("porep-2k", "porep-2k/sector-1");
-}

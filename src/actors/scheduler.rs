@@ -38,7 +38,7 @@ use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::LaneFreed;
 use crate::messages::job::{JobEvent, JobResult, ReleaseTicket};
 use crate::messages::lifecycle::Drained;
-use crate::messages::status::{EngineStatus, Totals};
+use crate::messages::status::{EngineStatus, StatusBoard, Totals};
 use crate::messages::synthesis::{PreparedCircuit, SynthesizerAddress};
 use crate::policy::admission::{ByteBudget, Identities, WorkIdentity};
 use crate::policy::health::HealthPolicy;
@@ -111,6 +111,8 @@ pub struct Scheduler {
     reported_drained: bool,
     totals: Totals,
     status: watch::Sender<Arc<EngineStatus>>,
+    /// The devices' own figures, for the status alone: no decision is made by them.
+    board: StatusBoard,
     published_at: Option<Duration>,
 }
 
@@ -122,6 +124,7 @@ impl Scheduler {
         config: SchedulerConfig,
         drained: Recipient<Drained>,
         status: watch::Sender<Arc<EngineStatus>>,
+        board: StatusBoard,
     ) -> Self {
         assert!(config.max_attempts > 0, "a partition needs an attempt to be proved");
         Self {
@@ -146,6 +149,7 @@ impl Scheduler {
             reported_drained: false,
             totals: Totals::default(),
             status,
+            board,
             published_at: None,
             config,
         }

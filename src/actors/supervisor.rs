@@ -35,7 +35,7 @@ use crate::messages::job::{CancelJob, SubmitJob};
 use crate::messages::lifecycle::{
     ActorDied, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown, StopActor,
 };
-use crate::messages::status::EngineStatus;
+use crate::messages::status::{EngineStatus, StatusBoard};
 use crate::messages::synthesis::{DecodeRequest, SynthesizerPeers, SynthesizerReady};
 
 /// What the Supervisor starts, and its limits.
@@ -96,6 +96,7 @@ pub struct Supervisor {
     stopped: Option<oneshot::Sender<Vec<Arbiter>>>,
     arbiters: Vec<Arbiter>,
     slots: Vec<DeviceSlot>,
+    board: StatusBoard,
     scheduler: Option<Addr<Scheduler>>,
     synthesizer: Option<Addr<Synthesizer>>,
     decode: Option<watch::Sender<Recipient<DecodeRequest>>>,
@@ -125,6 +126,7 @@ impl Supervisor {
             stopped: Some(stopped),
             arbiters: Vec::new(),
             slots: Vec::new(),
+            board: StatusBoard::default(),
             scheduler: None,
             synthesizer: None,
             decode: None,
@@ -143,7 +145,8 @@ impl Supervisor {
     fn start_scheduler(&mut self, ctx: &Context<Self>) -> watch::Receiver<Arc<EngineStatus>> {
         let (status, reader) = watch::channel(Arc::new(EngineStatus::default()));
         let drained = ctx.address().recipient();
-        self.scheduler = Some(Scheduler::new(self.config.scheduler.clone(), drained, status).start());
+        let board = StatusBoard::clone(&self.board);
+        self.scheduler = Some(Scheduler::new(self.config.scheduler.clone(), drained, status, board).start());
         reader
     }
 
@@ -194,6 +197,7 @@ impl Supervisor {
             ready: vec![scheduler.clone().recipient(), ctx.address().recipient()],
             lost: vec![scheduler.recipient(), ctx.address().recipient()],
             drained: ctx.address().recipient(),
+            board: StatusBoard::clone(&self.board),
         };
         let config = self.config.device.clone();
         let slot = &mut self.slots[index];

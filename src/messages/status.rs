@@ -1,9 +1,13 @@
 //! Questions about state, and their snapshots.
 
+use std::sync::Arc;
+
 use actix::prelude::{Message, MessageResponse};
+use dashmap::DashMap;
 use serde::Serialize;
 
 use crate::circuits::WorkKind;
+use crate::ids::DeviceId;
 use crate::messages::job::Priority;
 
 /// Question to a device.
@@ -27,6 +31,10 @@ pub struct DeviceStatus {
     pub partitions_proved: u64,
     pub partitions_failed: u64,
 }
+
+/// What each device last said of itself. Every device actor writes its own entry and no other, at each tick and after
+/// each change; any thread reads. No entry is held across a send or an await.
+pub type StatusBoard = Arc<DashMap<DeviceId, DeviceStatus>>;
 
 /// The whole engine at one moment. Made by the Scheduler; reading it waits for nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -60,6 +68,11 @@ pub struct EngineDeviceStatus {
     pub num_lanes: u32,
     pub lanes_busy: u32,
     pub memory_total_bytes: u64,
+    /// What this engine may use of it.
+    pub memory_budget_bytes: u64,
+    /// Reserved by plans of running work and by resident keys.
+    pub memory_reserved_bytes: u64,
+    pub memory_in_use_bytes: u64,
     pub resident_srs: Vec<String>,
     pub partitions_proved: u64,
     pub partitions_failed: u64,

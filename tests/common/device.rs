@@ -12,7 +12,7 @@ use cuzk::messages::device::{
 };
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
-use cuzk::messages::status::{DeviceStatus, GetDeviceStatus};
+use cuzk::messages::status::{DeviceStatus, GetDeviceStatus, StatusBoard};
 
 use super::probe::{probe_all, ProbeHandle};
 
@@ -90,6 +90,7 @@ impl DeviceRig {
             ready: vec![probe.clone().recipient()],
             lost: vec![probe.clone().recipient()],
             drained: probe.clone().recipient(),
+            board: StatusBoard::default(),
         };
         let handle = spawner.start(&Arbiter::current(), config, peers);
         Self { handle, facts, freed: probe.recipient() }

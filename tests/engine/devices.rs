@@ -102,6 +102,23 @@ fn a_host_memory_budget_below_one_witness_still_lets_one_through() {
 }
 
 #[test]
+fn the_status_shows_each_devices_own_memory() {
+    simulate(config("sim:2"), |engine| async move {
+        prove(&engine, request("", &[2, 3, 4, 5])).await.unwrap();
+        // Both clocks tick well within this.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for device in &engine.status().devices {
+            assert!(device.memory_budget_bytes > 0, "{device:?}");
+            assert!(device.memory_budget_bytes <= device.memory_total_bytes, "{device:?}");
+            assert!(device.memory_in_use_bytes <= device.memory_reserved_bytes, "{device:?}");
+            assert!(device.memory_reserved_bytes <= device.memory_budget_bytes, "{device:?}");
+            // The proving key stays where it was used.
+            assert_eq!(device.memory_reserved_bytes > 0, !device.resident_srs.is_empty(), "{device:?}");
+        }
+    });
+}
+
+#[test]
 fn stages_are_reported_in_order() {
     simulate(config("sim:1"), |engine| async move {
         let mut job = engine.submit(request("", &[2])).await.unwrap();

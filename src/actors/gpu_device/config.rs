@@ -7,6 +7,7 @@ use actix::Recipient;
 use crate::backend::WatchdogConfig;
 use crate::messages::device::{PartitionFailed, PartitionProved, StageFinished};
 use crate::messages::lifecycle::{DeviceLost, DeviceReady, Drained, ResidencyChanged};
+use crate::messages::status::StatusBoard;
 
 /// Settings of one device actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,4 +49,6 @@ pub struct DevicePeers {
     /// The Scheduler and the Supervisor.
     pub lost: Vec<Recipient<DeviceLost>>,
     pub drained: Recipient<Drained>,
+    /// Where it writes its own state.
+    pub board: StatusBoard,
 }

@@ -231,6 +231,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
         // The credit, in `job.origin`, is dropped here: the lane is free after the answer.
     }
 
+    fn publish_status(&self) {
+        self.peers.board.insert(self.id.clone(), self.status());
+    }
+
     fn is_open(&self) -> bool {
         self.device.is_some()
     }

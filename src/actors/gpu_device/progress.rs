@@ -37,6 +37,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             }
         }
         self.finish_drain(ctx);
+        self.publish_status();
     }
 
     fn take_in(&mut self, event: BackendEvent, ctx: &mut Context<Self>) {

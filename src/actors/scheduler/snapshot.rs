@@ -7,7 +7,9 @@ use super::devices::{Device, Service};
 use super::job::{Job, PartitionState};
 use super::{Circuit, Scheduler, KINDS};
 use crate::ids::DeviceId;
-use crate::messages::status::{CircuitStatus, EngineDeviceStatus, EngineStatus, JobStatus, QueueStatus};
+use crate::messages::status::{
+    CircuitStatus, DeviceStatus, EngineDeviceStatus, EngineStatus, JobStatus, QueueStatus,
+};
 
 /// With more jobs than this, the snapshot is made at every tick instead of at every change: its cost grows with them.
 const MAX_JOBS_FOR_EVERY_CHANGE: usize = 32;
@@ -30,7 +32,7 @@ impl Scheduler {
             reasons: self.reasons(),
             draining: self.draining,
             uptime_ms: now.as_millis() as u64,
-            devices: self.devices.iter().map(|(id, device)| device_status(id, device, now)).collect(),
+            devices: self.devices.iter().map(|(id, device)| self.device_status(id, device, now)).collect(),
             queues: self.queues(),
             circuits: self.circuit_statuses(),
             jobs: self.jobs.values().map(|job| job_status(job, now)).collect(),
@@ -93,32 +95,37 @@ impl Scheduler {
         circuits.sort_by(|a, b| a.circuit.cmp(&b.circuit));
         circuits
     }
-}
 
-fn device_status(id: &DeviceId, device: &Device, now: Duration) -> EngineDeviceStatus {
-    let state = match device.service {
-        Service::Starting => "starting",
-        Service::Ready => "ready",
-        Service::Withdrawn { .. } => "withdrawn",
-        Service::Gone { .. } => "gone",
-    };
-    let mut resident_srs: Vec<String> = device.resident.iter().map(ToString::to_string).collect();
-    resident_srs.sort();
-    let info = device.info.as_ref();
-    EngineDeviceStatus {
-        id: id.to_string(),
-        name: info.map(|info| info.name.clone()).unwrap_or_default(),
-        backend: info.map(|info| info.backend.to_owned()).unwrap_or_default(),
-        state: state.to_owned(),
-        health: device.health.health(now).as_str().to_owned(),
-        num_lanes: device.num_lanes,
-        lanes_busy: device.lanes_busy(),
-        memory_total_bytes: info.map_or(0, |info| info.memory_total_bytes),
-        resident_srs,
-        partitions_proved: device.num_proved,
-        partitions_failed: device.num_failed,
-        invalid_proofs: device.num_invalid,
-        restarts: device.num_restarts,
+    fn device_status(&self, id: &DeviceId, device: &Device, now: Duration) -> EngineDeviceStatus {
+        let state = match device.service {
+            Service::Starting => "starting",
+            Service::Ready => "ready",
+            Service::Withdrawn { .. } => "withdrawn",
+            Service::Gone { .. } => "gone",
+        };
+        let mut resident_srs: Vec<String> = device.resident.iter().map(ToString::to_string).collect();
+        resident_srs.sort();
+        let info = device.info.as_ref();
+        let own = self.board.get(id).map(|entry| entry.value().clone());
+        let figure = |of: fn(&DeviceStatus) -> u64| own.as_ref().map_or(0, of);
+        EngineDeviceStatus {
+            id: id.to_string(),
+            name: info.map(|info| info.name.clone()).unwrap_or_default(),
+            backend: info.map(|info| info.backend.to_owned()).unwrap_or_default(),
+            state: state.to_owned(),
+            health: device.health.health(now).as_str().to_owned(),
+            num_lanes: device.num_lanes,
+            lanes_busy: device.lanes_busy(),
+            memory_total_bytes: info.map_or(0, |info| info.memory_total_bytes),
+            memory_budget_bytes: figure(|own| own.budget_bytes),
+            memory_reserved_bytes: figure(|own| own.reserved_bytes),
+            memory_in_use_bytes: figure(|own| own.in_use_bytes),
+            resident_srs,
+            partitions_proved: device.num_proved,
+            partitions_failed: device.num_failed,
+            invalid_proofs: device.num_invalid,
+            restarts: device.num_restarts,
+        }
     }
 }
 
