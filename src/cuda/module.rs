@@ -15,6 +15,7 @@ pub struct KernelImage {
 }
 
 /// The driver reads the image's headers in place.
+#[allow(dead_code)] // A program that was built without nvcc has no image to align.
 #[repr(C, align(16))]
 struct Aligned<T: ?Sized>(T);
 
