@@ -139,9 +139,15 @@ pub(in crate::circuits) fn read_input(path: &Path) -> Result<Vec<u8>, RequestErr
     })
 }
 
-/// Bytes in hexadecimal, upper or lower case.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Bytes in hexadecimal, upper or lower case. `Debug` prints their number alone: they may be a vanilla proof.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct HexBytes(pub Vec<u8>);
+
+impl fmt::Debug for HexBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HexBytes({} B)", self.0.len())
+    }
+}
 
 impl<'de> Deserialize<'de> for HexBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
