@@ -17,8 +17,8 @@ use crate::circuits::{
 use crate::error::RequestError;
 use crate::ids::{CircuitId, RequestDigest};
 
-pub(in crate::circuits) use file::{read_input, set_inputs};
-pub use file::{HexBytes, KindField, RequestFile, RequestPriority};
+pub(in crate::circuits) use file::set_inputs;
+pub use file::{read_input, HexBytes, KindField, RequestFile, RequestPriority};
 
 /// The fields of the wire's `SubmitProofRequest` that describe the statement.
 ///
@@ -242,7 +242,7 @@ impl JobHeader {
         let spec = CircuitSpec::new(registered.kind, registered.sector_size);
         let circuit = spec.id();
         let digest = request.digest(&registered, &circuit, sector_number);
-        Self { registered, circuit, digest, srs: SrsSource::File(params_dir.join(spec.params_file())) }
+        Self { registered, circuit, digest, srs: SrsSource::File(params_dir.join(spec.params_file()).into()) }
     }
 }
 

@@ -150,11 +150,13 @@ pub fn check_witness(
 
 #[cfg(test)]
 mod tests {
+    use group::Group;
+
     use super::*;
 
     #[test]
     fn unblinded_sums_are_not_printed() {
-        let (g1, g2) = (G1Projective::default(), G2Projective::default());
+        let (g1, g2) = (G1Projective::identity(), G2Projective::identity());
         let sums = QuerySums { h: g1, l: g1, a: g1, b_g1: g1, b_g2: g2 };
         assert_eq!(format!("{sums:?}"), "QuerySums(..)");
     }
