@@ -90,7 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     let prove = |preimage: Scalar, claimed_hash: Scalar| {
         let instance = (Mimc { preimage: Some(preimage), constants: constants.clone() }, vec![claimed_hash]);
-        let source = SrsSource::File(params_path.clone());
+        let source = SrsSource::File(params_path.clone().into());
         let job = CustomCircuit::new(CircuitId::new("mimc"), source, blank.clone(), vec![instance]);
         let request = ProofRequest::new(Payload::Workload(job.into_workload()));
         engine.submit_blocking(request).and_then(|job| job.wait_blocking())

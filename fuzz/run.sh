@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Runs every fuzz target for a while, on stable Rust and without cargo-fuzz, as many at once as there are cores.
 #
 #     fuzz/run.sh [SECONDS [TARGET...]]       60 seconds and all targets, unless said otherwise
@@ -6,13 +6,19 @@
 # Seeds are in fuzz/corpus/TARGET (and, for inputs that are recorded jobs, in tests/data/filecoin). What a run finds goes
 # to the build folder and is used by the next one; an input that fails a target is written to fuzz/artifacts, becomes a
 # file of tests/data with a test, and only then leaves.
-set -eu
+# pipefail: a target's status must not be lost in the pipe that labels its output.
+set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${CARGO_TARGET_DIR:-target}
 data=tests/data/filecoin
 
 run_one() { # run_one SECONDS TARGET
-    seconds=$1 target=$2
+    seconds=$1 target=$2 status=0
+    # Not only the program, which an earlier build may have left behind.
+    if [ ! -f "fuzz/fuzz_targets/$target.rs" ]; then
+        echo "$target: no such target" >&2
+        return 1
+    fi
     found="$build/fuzz-corpus/$target"
     mkdir -p "$found" "fuzz/artifacts/$target"
     seeds=
@@ -32,10 +38,15 @@ run_one() { # run_one SECONDS TARGET
     # shellcheck disable=SC2086  # lists of words
     "$build/release/fuzz_$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -verbosity=0 \
         -print_final_stats=1 -artifact_prefix="fuzz/artifacts/$target/" $options "$found" $seeds \
-        2>&1 | sed "s/^/$target: /"
-    # The pipe's status is that of sed: what counts is whether an input was left behind.
+        2>&1 | sed "s/^/$target: /" || status=$?
     if [ -n "$(ls "fuzz/artifacts/$target")" ]; then
         echo "$target: failed on fuzz/artifacts/$target/$(ls "fuzz/artifacts/$target" | head -n 1)" >&2
+        return 1
+    fi
+    # Without an input left behind: killed, not built, or its corpus could not be read. Always 1, since xargs takes
+    # some codes (126, 127, 255) for its own and would leave the other targets out.
+    if [ "$status" -ne 0 ]; then
+        echo "$target: ended with status $status" >&2
         return 1
     fi
 }
@@ -50,4 +61,5 @@ seconds=${1:-60}
 targets=${*:-$(cd fuzz/fuzz_targets && ls | sed 's/\.rs$//')}
 RUSTC_WORKSPACE_WRAPPER="$PWD/fuzz/rustc-with-coverage.sh" cargo build --release --package cuzk-fuzz --bins
 # shellcheck disable=SC2086  # a list of words
+# xargs goes on after a target that failed, and ends with 123 then.
 printf '%s\n' $targets | xargs -n 1 -P "$(nproc)" fuzz/run.sh --one "$seconds"

@@ -204,9 +204,23 @@ impl Config {
         within("synthesis.threads", self.synthesis.threads.into(), 0, THREADS_MAX)?;
         at_least("gpus.memory_budget", self.gpus.memory_budget, 64 << 20)?;
         at_least("memory.witness_budget", self.memory.witness_budget, 1 << 20)?;
+        self.check_critical_reserve()?;
         crate::telemetry::parse_filter(&self.logging.level)
             .map_err(|what| ConfigError::Value { key: "logging.level".to_owned(), what })?;
         Ok(())
+    }
+
+    /// A reserve as large as the whole budget would leave no other work any room, ever. With an automatic budget the
+    /// device's size is not known here.
+    fn check_critical_reserve(&self) -> Result<(), ConfigError> {
+        let (reserve, budget) = (self.gpus.critical_reserve, self.gpus.memory_budget);
+        match budget.bytes() {
+            Some(budget_bytes) if reserve.0 >= budget_bytes => Err(ConfigError::Value {
+                key: "gpus.critical_reserve".to_owned(),
+                what: format!("needs less than gpus.memory_budget ({budget}), has {reserve}"),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// The folder of parameter files: `[srs] params_dir`, else [`PARAMETER_CACHE_VARIABLE`], else

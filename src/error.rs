@@ -1,9 +1,16 @@
 //! Errors, one enum per layer. [`ErrorClass`] alone decides what happens next.
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::ids::{CircuitId, DeviceId, WorkRef};
+
+/// What a caught panic said: its payload is text unless somebody panicked with a value of their own.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
+}
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,6 +4,11 @@
 //! modules; dependencies point down only.
 #![deny(unsafe_code)]
 
+/// The README's snippet is compiled with the tests, so that it cannot name what is not there.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeSnippets;
+
 pub mod actors;
 pub mod backend;
 pub mod circuits;

@@ -13,7 +13,7 @@ use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::config::{LogFormat, LoggingConfig};
-use crate::error::ConfigError;
+use crate::error::{panic_text, ConfigError};
 
 /// Keeps logs flowing. Drop it last: what is still buffered is written then.
 #[must_use = "logs stop when this is dropped"]
@@ -81,12 +81,7 @@ fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");
-        let payload = info.payload();
-        let message = payload
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("(no message)");
+        let message = panic_text(info.payload());
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         if name.starts_with(CAUGHT_PANIC_THREADS) {
             tracing::debug!(thread = name, place, "panic caught: {message}");

@@ -107,6 +107,11 @@ fn refused(args: &[&str]) -> Value {
     assert!(!error["at"].as_str().unwrap().is_empty(), "{error}");
     assert!(!error["message"].as_str().unwrap().is_empty(), "{error}");
     assert_eq!(lines[0]["verified"], false);
+    let fields = lines[0].as_object().unwrap();
+    for field in ["file", "request", "circuit", "partitions", "proof", "replayed", "timings_ms", "devices"] {
+        assert!(fields.contains_key(field), "{field}: {fields:?}");
+    }
+    assert!(lines[0]["peak_rss_bytes"].is_number(), "{fields:?}");
     assert_eq!(run.stderr.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{}", run.stderr);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was written");
     error.clone()
@@ -366,6 +371,20 @@ fn bad_request_files_are_refused_with_their_place() {
         fs::write(&file, text).unwrap();
         refused(&[&file]);
     }
+}
+
+#[test]
+fn what_is_no_file_of_an_inputs_size_is_refused_unread() {
+    let dir = tempfile::tempdir().unwrap();
+    let large = path(&dir, "request.json");
+    fs::File::create(&large).unwrap().set_len((1 << 30) + 1).unwrap();
+    let error = refused(&[&large]);
+    assert!(error["message"].as_str().unwrap().contains("needs 1073741824 B at most"), "{error}");
+    for special in ["/dev/zero", "tests"] {
+        let error = refused(&[special]);
+        assert!(error["message"].as_str().unwrap().contains("is no regular file"), "{error}");
+    }
+    assert!(cuzk(&["inspect", "/dev/zero"]).expect(3).stderr.contains("is no regular file"));
 }
 
 #[test]

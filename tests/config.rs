@@ -91,6 +91,7 @@ fn wrong_types_and_values_name_their_key() {
         ("[memory]\nwitness_budget = \"lots\"", "memory.witness_budget"),
         ("[memory]\nwitness_budget = \"1KiB\"", "memory.witness_budget"),
         ("[memory]\nwitness_budget = \"18446744073709551615GiB\"", "memory.witness_budget"),
+        ("[gpus]\nmemory_budget = \"1GiB\"\ncritical_reserve = \"1GiB\"", "gpus.critical_reserve"),
         ("[gpus]\ndevices = \"sim:0\"", "gpus.devices"),
         ("[gpus]\ndevices = \"gpu\"", "gpus.devices"),
         ("[logging]\nformat = \"xml\"", "logging.format"),
@@ -104,6 +105,7 @@ fn wrong_types_and_values_name_their_key() {
         }
     }
     assert!(matches!(Config::from_toml("[gpus\n", "test"), Err(ConfigError::Read { .. })));
+    Config::from_toml("[gpus]\nmemory_budget = \"1GiB\"\ncritical_reserve = \"1023MiB\"", "test").unwrap();
 }
 
 fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {

@@ -9,7 +9,6 @@
 //!                                                             +--> waker
 //! ```
 
-use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::backend::{
     BackendEvent, BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex,
     LaneLayout, MemoryModel, PartitionWork, Stage, WatchdogConfig,
 };
-use crate::error::{DeviceError, ErrorClass};
+use crate::error::{panic_text, DeviceError, ErrorClass};
 use crate::ids::{CircuitId, DeviceId, JobId, WorkRef};
 use crate::policy::plan::{ProvePlan, QuerySet};
 
@@ -394,13 +393,4 @@ impl Worker {
             (self.waker)();
         }
     }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
 }

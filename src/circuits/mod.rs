@@ -21,4 +21,4 @@ pub mod workload;
 pub use catalogue::{CircuitSpec, ProofKind, SectorSize};
 pub use custom::CustomCircuit;
 pub use request::FilecoinRequest;
-pub use workload::{catch_panic, SrsSource, WorkKind, Workload};
+pub use workload::{catch_panic, ParameterFile, SrsSource, WorkKind, Workload};

@@ -17,11 +17,13 @@ use crate::circuits::{
 use crate::error::RequestError;
 use crate::ids::{CircuitId, RequestDigest};
 
-pub(in crate::circuits) use file::{read_input, set_inputs};
-pub use file::{HexBytes, KindField, RequestFile, RequestPriority};
+pub(in crate::circuits) use file::set_inputs;
+pub use file::{read_input, HexBytes, KindField, RequestFile, RequestPriority};
 
 /// The fields of the wire's `SubmitProofRequest` that describe the statement.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// `Debug` prints lengths in place of bytes: vanilla proofs hold a sector's data and must not reach a log.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct FilecoinRequest {
     pub proof_kind: Option<ProofKind>,
     /// Bytes; 0: take it from `registered_proof` or the C1.
@@ -38,6 +40,41 @@ pub struct FilecoinRequest {
     pub comm_r_old: Vec<u8>,
     pub comm_r_new: Vec<u8>,
     pub comm_d_new: Vec<u8>,
+}
+
+impl fmt::Debug for FilecoinRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without `..`: a new field does not compile before it is decided how it is printed.
+        let Self {
+            proof_kind,
+            sector_size,
+            registered_proof,
+            vanilla_proof,
+            vanilla_proofs,
+            sector_number,
+            miner_id,
+            randomness,
+            partition_index,
+            comm_r_old,
+            comm_r_new,
+            comm_d_new,
+        } = self;
+        let proofs_bytes: Vec<usize> = vanilla_proofs.iter().map(Vec::len).collect();
+        f.debug_struct("FilecoinRequest")
+            .field("proof_kind", proof_kind)
+            .field("sector_size", sector_size)
+            .field("registered_proof", registered_proof)
+            .field("vanilla_proof_bytes", &vanilla_proof.len())
+            .field("vanilla_proofs_bytes", &proofs_bytes)
+            .field("sector_number", sector_number)
+            .field("miner_id", miner_id)
+            .field("randomness_bytes", &randomness.len())
+            .field("partition_index", partition_index)
+            .field("comm_r_old_bytes", &comm_r_old.len())
+            .field("comm_r_new_bytes", &comm_r_new.len())
+            .field("comm_d_new_bytes", &comm_d_new.len())
+            .finish()
+    }
 }
 
 impl FilecoinRequest {
@@ -205,7 +242,7 @@ impl JobHeader {
         let spec = CircuitSpec::new(registered.kind, registered.sector_size);
         let circuit = spec.id();
         let digest = request.digest(&registered, &circuit, sector_number);
-        Self { registered, circuit, digest, srs: SrsSource::File(params_dir.join(spec.params_file())) }
+        Self { registered, circuit, digest, srs: SrsSource::File(params_dir.join(spec.params_file()).into()) }
     }
 }
 

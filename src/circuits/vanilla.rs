@@ -86,23 +86,23 @@ impl TreeForm {
 }
 
 /// Mirrors `storage_proofs_core::merkle::MerkleProof`.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct MerklePath {
     data: PathData,
 }
 
 /// Trees of other shapes have `Sub` and `Top` paths.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 enum PathData {
     Single { root: Node, leaf: Node, path: Levels },
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 struct Levels {
     path: Vec<Level>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 struct Level {
     hashes: Vec<Node>,
     index: u64,
@@ -182,19 +182,19 @@ where
 }
 
 /// Mirrors `filecoin_proofs::FallbackPoStSectorProof`.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct PostSectorProof {
     pub sector_id: u64,
     pub comm_r: Node,
     pub vanilla_proof: PostProof,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct PostProof {
     pub sectors: Vec<PostSector>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct PostSector {
     pub inclusion_proofs: Vec<MerklePath>,
     pub comm_c: Node,
@@ -225,14 +225,14 @@ impl PostSectorProof {
 }
 
 /// Mirrors `storage_proofs_update::PartitionProof`.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct UpdatePartitionProof {
     pub comm_c: Node,
     pub apex_leafs: Vec<Node>,
     pub challenge_proofs: Vec<UpdateChallengeProof>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct UpdateChallengeProof {
     pub proof_r_old: MerklePath,
     pub proof_d_new: MerklePath,

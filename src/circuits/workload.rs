@@ -7,7 +7,7 @@ use std::sync::Arc;
 use blstrs::Scalar;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{RequestError, SynthesisError};
+use crate::error::{panic_text, RequestError, SynthesisError};
 use crate::groth16::{Assignment, R1csShape, Srs, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
@@ -44,9 +44,31 @@ impl fmt::Display for WorkKind {
 #[derive(Clone, Debug)]
 pub enum SrsSource {
     /// A parameter file in Filecoin's layout.
-    File(PathBuf),
+    File(ParameterFile),
     /// A key the host already holds.
     Memory(Arc<Srs>),
+}
+
+/// A parameter file, and whether it must be one file and no other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterFile {
+    pub path: PathBuf,
+    /// SHA-256 of the whole file. A host sets it to pin the file: another one is refused before anything is proved.
+    /// `None` (what requests decode to): any file whose points are valid and which fits the circuit is used, since
+    /// test circuits legitimately have more than one set of parameters.
+    pub expected_sha256: Option<[u8; 32]>,
+}
+
+impl From<PathBuf> for ParameterFile {
+    fn from(path: PathBuf) -> Self {
+        Self { path, expected_sha256: None }
+    }
+}
+
+impl From<&str> for ParameterFile {
+    fn from(path: &str) -> Self {
+        PathBuf::from(path).into()
+    }
 }
 
 /// A decoded, validated job. Methods that take CPU time run on the Synthesizer's worker threads; they may panic
@@ -88,12 +110,7 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
 pub fn catch_panic<T>(work: impl FnOnce() -> Result<T, SynthesisError>) -> Result<T, SynthesisError> {
     // What a panic may have left half done is `work`'s own, and dropped.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
-        .unwrap_or_else(|payload| Err(SynthesisError::Panicked(panic_message(payload.as_ref()))))
-}
-
-fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+        .unwrap_or_else(|payload| Err(SynthesisError::Panicked(panic_text(payload.as_ref()))))
 }
 
 /// The partition's item, or an error that names both numbers.

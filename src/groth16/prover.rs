@@ -34,14 +34,20 @@ impl Blinding {
     }
 }
 
-/// The five sums of a proof: one per query.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The five sums of a proof: one per query. Before they are blinded they tell of the witness: `Debug` prints none.
+#[derive(Clone, PartialEq, Eq)]
 pub struct QuerySums {
     pub h: G1Projective,
     pub l: G1Projective,
     pub a: G1Projective,
     pub b_g1: G1Projective,
     pub b_g2: G2Projective,
+}
+
+impl fmt::Debug for QuerySums {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("QuerySums(..)")
+    }
 }
 
 /// Sum over the H query; `quotient` is [`crate::groth16::domain::quotient`]'s result.
@@ -140,4 +146,18 @@ pub fn check_witness(
     }
     shape.check_satisfied(&evaluations)?;
     Ok(evaluations)
+}
+
+#[cfg(test)]
+mod tests {
+    use group::Group;
+
+    use super::*;
+
+    #[test]
+    fn unblinded_sums_are_not_printed() {
+        let (g1, g2) = (G1Projective::identity(), G2Projective::identity());
+        let sums = QuerySums { h: g1, l: g1, a: g1, b_g1: g1, b_g2: g2 };
+        assert_eq!(format!("{sums:?}"), "QuerySums(..)");
+    }
 }

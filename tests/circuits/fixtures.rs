@@ -33,7 +33,7 @@ fn every_request_decodes_to_the_recorded_public_inputs() {
                 assert_eq!(workload.public_inputs(partition).unwrap(), *recorded, "{}", fixture.name);
             }
             let SrsSource::File(params) = workload.srs() else { panic!("a file is named") };
-            assert_eq!(params, Path::new(PARAMS_DIR).join(spec.params_file()));
+            assert_eq!(params.path, Path::new(PARAMS_DIR).join(spec.params_file()));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Request files and manifests as input.
 
 use cuzk::circuits::manifest::Manifest;
-use cuzk::circuits::request::{prover_id, RequestFile, RequestPriority};
-use cuzk::circuits::ProofKind;
+use cuzk::circuits::request::{prover_id, HexBytes, RequestFile, RequestPriority};
+use cuzk::circuits::{FilecoinRequest, ProofKind};
 use cuzk::error::RequestError;
+use cuzk::messages::job::Payload;
 
 use crate::common::{decode, Fixture};
 
@@ -116,4 +117,35 @@ fn prover_ids_are_the_manifests() {
     let mut longest = [0xff; 10];
     longest[9] = 1;
     assert_eq!(prover_id(u64::MAX)[..10], longest);
+}
+
+/// Vanilla proofs hold a sector's data: what is logged of a request must not.
+#[test]
+fn requests_are_printed_without_their_bytes() {
+    let secret = || vec![0xab; 40];
+    let request = FilecoinRequest {
+        vanilla_proof: secret(),
+        vanilla_proofs: vec![secret(), secret()],
+        randomness: secret(),
+        comm_r_old: secret(),
+        comm_r_new: secret(),
+        comm_d_new: secret(),
+        ..FilecoinRequest::default()
+    };
+    let bytes = "ab".repeat(40);
+    let json = format!(r#"{{"proof_kind": 1, "vanilla_proof": "{bytes}", "vanilla_proofs": ["{bytes}"]}}"#);
+    let (_dir, path) = write(&json);
+    let file = RequestFile::read(&path).unwrap();
+    let fixture = Fixture::open("winning-2k/sector-1");
+    let workload = fixture.workload(0);
+    for text in [
+        format!("{request:?} {:?}", Payload::Filecoin(Box::new(request.clone()))),
+        format!("{file:?} {:?}", HexBytes(secret())),
+    ] {
+        assert!(text.contains("40"), "{text}");
+        assert!(!text.contains("171") && !text.to_lowercase().contains("abab"), "{text}");
+    }
+    // What is left of a decoded request: no list of bytes.
+    let text = format!("{workload:?}");
+    assert!(text.len() < 1000, "{text}");
 }

@@ -3,10 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cuzk::circuits::{CustomCircuit, FilecoinRequest, SrsSource, WorkKind};
+use cuzk::circuits::{CustomCircuit, FilecoinRequest, ParameterFile, SrsSource, WorkKind};
 use cuzk::error::{DeviceError, EngineError, RequestError, SrsError, SynthesisError};
+use cuzk::groth16::generate::generate_params;
+use cuzk::groth16::R1csShape;
 use cuzk::ids::{CircuitId, PartitionIndex};
 use cuzk::messages::job::{JobEvent, Payload, ProofRequest};
+use rand::rngs::OsRng;
+use sha2::{Digest, Sha256};
 
 use crate::kinds::{of_kind, ALL_KINDS};
 use crate::simulation::{config, device, find, health_of, num_on, placed, prove, simulate, submit_all};
@@ -121,6 +125,32 @@ fn b38_a_proving_key_of_another_circuit_is_refused_before_any_launch() {
         };
         assert_eq!(circuit.as_str(), "more-squares");
         assert_eq!(engine.status().totals.dispatched, 0);
+    });
+}
+
+#[test]
+fn b36_a_pinned_parameter_file_is_that_file_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, vk_path) = (dir.path().join("squares.params"), dir.path().join("squares.vk"));
+    let shape = R1csShape::record(Squares::blank(NUM_SQUARINGS)).unwrap();
+    generate_params(&shape, &mut OsRng, &path, &vk_path, &|_, _| {}).unwrap();
+    let right: [u8; 32] = Sha256::digest(std::fs::read(&path).unwrap()).into();
+    let pinned = move |expected_sha256| {
+        let source =
+            SrsSource::File(ParameterFile { path: path.clone(), expected_sha256: Some(expected_sha256) });
+        let (blank, circuit) = (Squares::blank(NUM_SQUARINGS), Squares::of(2));
+        let inputs = circuit.public_inputs();
+        let job = CustomCircuit::new(CircuitId::new("pinned"), source, blank, vec![(circuit, inputs)]);
+        ProofRequest::new(Payload::Workload(job.into_workload()))
+    };
+    simulate(config("sim:1"), |engine| async move {
+        let error = prove(&engine, pinned([7; 32])).await.unwrap_err();
+        let EngineError::Srs { source: SrsError::Digest { needs, has, .. }, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!((needs, has), (&hex::encode([7; 32]), &hex::encode(right)));
+        assert_eq!(engine.status().totals.dispatched, 0);
+        prove(&engine, pinned(right)).await.unwrap();
     });
 }
 

@@ -1,6 +1,5 @@
 //! What the worker threads run. Every function answers, whatever the work does: a panic becomes a typed error.
 
-use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +10,8 @@ use group::GroupEncoding;
 use sha2::{Digest, Sha256};
 
 use super::SynthesizerConfig;
-use crate::circuits::{FilecoinRequest, SrsSource, Workload};
-use crate::error::{EngineError, RequestError, SrsError, SynthesisError};
+use crate::circuits::{FilecoinRequest, ParameterFile, SrsSource, Workload};
+use crate::error::{panic_text, EngineError, RequestError, SrsError, SynthesisError};
 use crate::groth16::prover::check_witness;
 use crate::groth16::srs_file::{read_srs, ReadOptions};
 use crate::groth16::{PreparedVerifyingKey, R1csShape, Srs, VerifyingKey};
@@ -26,11 +25,6 @@ use crate::messages::synthesis::{
 /// Runs `work`; a panic is given back as its text.
 fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panic_text(payload.as_ref()))
-}
-
-fn panic_text(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }
 
 pub(super) fn decode(request: FilecoinRequest, params_dir: &Path) -> Result<Arc<dyn Workload>, EngineError> {
@@ -74,14 +68,14 @@ fn load_srs(
     config: &SynthesizerConfig,
     peers: &SynthesizerPeers,
 ) -> Result<Arc<Srs>, SrsError> {
-    let path = match source {
+    let ParameterFile { path, expected_sha256 } = match source {
         SrsSource::Memory(srs) => return Ok(Arc::clone(srs)),
-        SrsSource::File(path) => path,
+        SrsSource::File(file) => file,
     };
     if !path.exists() {
         return Err(SrsError::Missing { circuit: circuit.to_string(), path: path.clone() });
     }
-    let options = ReadOptions { expected_sha256: None, verdict_dir: config.verdict_dir.clone() };
+    let options = ReadOptions { expected_sha256: *expected_sha256, verdict_dir: config.verdict_dir.clone() };
     let reported_percent = AtomicU64::new(0);
     let progress = |done: u64, total: u64| {
         let percent = done.saturating_mul(100) / total.max(1);

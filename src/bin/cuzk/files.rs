@@ -4,15 +4,16 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use cuzk::circuits::request::read_input;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
 const READ_CHUNK_BYTES: usize = 1 << 20;
 
-/// The whole file.
+/// The whole file, if it is a regular one that is not too large for an input.
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| unreadable(path, &error))
+    Ok(read_input(path)?)
 }
 
 /// SHA-256 of the file, in hex. `progress(done, total)` counts bytes.

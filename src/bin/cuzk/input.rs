@@ -54,7 +54,9 @@ pub fn read_jobs(path: &Path, c1: C1Options) -> Vec<Result<Job, Box<BadJob>>> {
     match recognise(path) {
         Err(failure) => vec![Err(bad_job(path, 0, None, failure))],
         Ok(Form::Manifest(manifest)) => manifest_jobs(path, &manifest),
-        Ok(Form::Request) => vec![request_job(path).map_err(|failure| bad_job(path, 0, None, failure))],
+        Ok(Form::Request(file)) => {
+            vec![request_job(path, *file).map_err(|failure| bad_job(path, 0, None, failure))]
+        }
         Ok(Form::C1 { bytes, is_wrapped }) => {
             vec![c1_job(path, bytes, is_wrapped, c1).map_err(|failure| bad_job(path, 0, None, failure))]
         }
@@ -68,7 +70,7 @@ fn bad_job(path: &Path, request: usize, circuit: Option<String>, failure: Failur
 
 enum Form {
     Manifest(Box<Manifest>),
-    Request,
+    Request(Box<RequestFile>),
     C1 { bytes: Vec<u8>, is_wrapped: bool },
 }
 
@@ -96,7 +98,7 @@ fn recognise(path: &Path) -> Result<Form, Failure> {
         return Ok(Form::C1 { bytes, is_wrapped: true });
     }
     if keys.proof_kind.is_some() {
-        return Ok(Form::Request);
+        return Ok(Form::Request(Box::new(RequestFile::from_json(&bytes, path)?)));
     }
     if keys.vanilla_proofs.is_some() && keys.replica_id.is_some() {
         return Ok(Form::C1 { bytes, is_wrapped: false });
@@ -134,8 +136,7 @@ fn manifest_jobs(path: &Path, manifest: &Manifest) -> Vec<Result<Job, Box<BadJob
     (0..manifest.requests.len()).map(job).collect()
 }
 
-fn request_job(path: &Path) -> Result<Job, Failure> {
-    let file = RequestFile::read(path)?;
+fn request_job(path: &Path, file: RequestFile) -> Result<Job, Failure> {
     Ok(Job {
         file: path.to_owned(),
         request: 0,

@@ -67,12 +67,17 @@ fn inspect(path: &Path) -> Result<Finding, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::input(path.display().to_string(), format!("{}: {error}", path.display()))
     };
-    let file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
+    // Asked before it is opened: opening a pipe waits for its other end.
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if metadata.is_dir() {
         let what = format!("{}: is a folder; name a file, such as the manifest.json in it", path.display());
         return Err(Failure::input(path.display().to_string(), what));
     }
+    if !metadata.is_file() {
+        let what = format!("{}: is no regular file", path.display());
+        return Err(Failure::input(path.display().to_string(), what));
+    }
+    let file = File::open(path).map_err(unreadable)?;
     let mut head = Vec::new();
     file.take(HEAD_BYTES).read_to_end(&mut head).map_err(unreadable)?;
     if head.is_empty() {

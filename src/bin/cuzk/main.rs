@@ -55,7 +55,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nbackends: cpu, sim\n
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 proving failed, 2 wrong use or configuration, 3 bad input (request, vanilla proof, parameter \
-file), 130 interrupted (Ctrl-C), 143 terminated (SIGTERM).
+file), 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 141 standard output was closed.
 
 New here? `cuzk demo` makes and verifies real proofs, with nothing prepared.";
 

@@ -1,6 +1,8 @@
 //! Request files: JSON with the wire's field names, for people and scripts.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::de::{self, Deserializer, Visitor};
@@ -70,8 +72,15 @@ impl RequestFile {
     /// # Errors
     /// [`RequestError::Field`] naming the file, and the field or place in it.
     pub fn read(path: &Path) -> Result<Self, RequestError> {
-        let bytes = read_input(path)?;
-        serde_json::from_slice(&bytes).map_err(|error| RequestError::Field {
+        Self::from_json(&read_input(path)?, path)
+    }
+
+    /// Parses a request file that was read from `path`, which errors name.
+    ///
+    /// # Errors
+    /// As [`RequestFile::read`].
+    pub fn from_json(bytes: &[u8], path: &Path) -> Result<Self, RequestError> {
+        serde_json::from_slice(bytes).map_err(|error| RequestError::Field {
             field: path.display().to_string(),
             what: format!("is no request file: {error}"),
         })
@@ -131,17 +140,47 @@ pub(in crate::circuits) fn set_inputs(
     }
 }
 
-/// Reads a whole input file.
-pub(in crate::circuits) fn read_input(path: &Path) -> Result<Vec<u8>, RequestError> {
-    std::fs::read(path).map_err(|error| RequestError::Field {
-        field: path.display().to_string(),
-        what: format!("cannot be read: {error}"),
-    })
+/// Size above which a file is no input: the largest real ones, C1 of 64 GiB sectors, take some hundred megabytes.
+const INPUT_BYTES_MAX: u64 = 1 << 30;
+
+/// Reads a whole input file: a regular one of 1 GiB at most, so that a pipe that never ends, a device or a parameter
+/// file given by mistake is an error and takes neither the process's memory nor its time.
+///
+/// # Errors
+/// [`RequestError::Field`] naming the file.
+pub fn read_input(path: &Path) -> Result<Vec<u8>, RequestError> {
+    let refuse = |what: String| RequestError::Field { field: path.display().to_string(), what };
+    let unreadable = |error: std::io::Error| refuse(format!("cannot be read: {error}"));
+    // Asked before it is opened: opening a pipe waits for its other end.
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(refuse("is no regular file".into()));
+    }
+    let too_large = |has: &str| {
+        refuse(format!("is too large for an input: needs {INPUT_BYTES_MAX} B at most, has {has}"))
+    };
+    if metadata.len() > INPUT_BYTES_MAX {
+        return Err(too_large(&format!("{} B", metadata.len())));
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    let file = File::open(path).map_err(unreadable)?;
+    // The file may grow while it is read.
+    file.take(INPUT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > INPUT_BYTES_MAX {
+        return Err(too_large("more"));
+    }
+    Ok(bytes)
 }
 
-/// Bytes in hexadecimal, upper or lower case.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Bytes in hexadecimal, upper or lower case. `Debug` prints their number alone: they may be a vanilla proof.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct HexBytes(pub Vec<u8>);
+
+impl fmt::Debug for HexBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HexBytes({} B)", self.0.len())
+    }
+}
 
 impl<'de> Deserialize<'de> for HexBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -13,7 +13,7 @@ use crate::circuits::ProofKind;
 use crate::error::RequestError;
 
 /// `Go`'s `struct{SectorNum int64; Phase1Out []byte; SectorSize uint64}`.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wrapper {
     #[serde(rename = "SectorNum")]
@@ -32,7 +32,7 @@ pub(in crate::circuits) struct WrapperFacts {
 }
 
 /// Everything of a C1 but the proofs.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 struct Head {
     registered_proof: String,
     #[serde(rename = "vanilla_proofs")]
@@ -44,7 +44,7 @@ struct Head {
     ticket: Node,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 struct Body {
     vanilla_proofs: OneEntry<Vec<Vec<ChallengeProof>>>,
 }
@@ -52,7 +52,7 @@ struct Body {
 /// Mirrors `storage_proofs_porep::stacked::Proof`. Of `labeling_proofs` circuits take only the challenge, and of
 /// `encoding_proof` nothing (storage-proofs-porep `stacked/circuit/params.rs`): their parents' labels, most of the
 /// JSON, are those of the columns again, so they are skipped and made anew from the columns.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(in crate::circuits) struct ChallengeProof {
     pub comm_d_proofs: MerklePath,
     pub comm_r_last_proof: MerklePath,
@@ -60,25 +60,25 @@ pub(in crate::circuits) struct ChallengeProof {
     pub labeling_proofs: Vec<Labeling>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(in crate::circuits) struct ReplicaColumns {
     pub c_x: ColumnProof,
     pub drg_parents: Vec<ColumnProof>,
     pub exp_parents: Vec<ColumnProof>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(in crate::circuits) struct ColumnProof {
     pub column: Column,
     pub inclusion_proof: MerklePath,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(in crate::circuits) struct Column {
     pub rows: Vec<Node>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(in crate::circuits) struct Labeling {
     pub node: u64,
 }
@@ -94,7 +94,6 @@ pub(in crate::circuits) struct C1Form {
 }
 
 /// A C1 whose form was checked.
-#[derive(Debug)]
 pub(in crate::circuits) struct C1 {
     pub comm_r: Node,
     pub comm_d: Node,
@@ -248,7 +247,6 @@ impl<'de> Deserialize<'de> for HasPhase1Out {
 }
 
 /// An object with exactly one entry.
-#[derive(Debug)]
 struct OneEntry<T> {
     key: String,
     value: T,

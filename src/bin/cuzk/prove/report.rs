@@ -11,7 +11,8 @@ use serde_json::{json, Map, Value};
 use super::run::{Finished, Proved};
 use crate::ui;
 
-/// One line for scripts. A field that is not known (the circuit of an unreadable file) is null.
+/// One line for scripts. Every line has every field: one that is not known (the circuit of an unreadable file, the
+/// timings of a job that failed) is null.
 pub fn json(finished: &Finished) -> Value {
     let (file, request) = (finished.file.display().to_string(), finished.request);
     match &finished.result {
@@ -35,7 +36,13 @@ pub fn json(finished: &Finished) -> Value {
             "file": file,
             "request": request,
             "circuit": finished.circuit,
+            "partitions": finished.partitions,
+            "proof": null,
             "verified": false,
+            "replayed": false,
+            "timings_ms": null,
+            "devices": null,
+            "peak_rss_bytes": peak_rss_bytes(),
             "error": { "class": failure.class, "message": failure.message, "at": failure.at },
         }),
     }

@@ -33,6 +33,8 @@ pub struct Finished {
     pub file: PathBuf,
     pub request: usize,
     pub circuit: Option<String>,
+    /// `None`: the job ended before its input was decoded.
+    pub partitions: Option<u32>,
     pub result: Result<Proved, Failure>,
 }
 
@@ -46,7 +48,13 @@ pub struct Proved {
 impl Finished {
     /// A job that was refused before it reached the engine.
     pub fn refused(job: BadJob) -> Self {
-        Self { file: job.file, request: job.request, circuit: job.circuit, result: Err(job.failure) }
+        Self {
+            file: job.file,
+            request: job.request,
+            circuit: job.circuit,
+            partitions: None,
+            result: Err(job.failure),
+        }
     }
 }
 
@@ -109,18 +117,18 @@ fn prove(engine: &Engine, task: Task, board: &Board, several: bool) -> Finished 
     if several {
         label = format!("{label} [{}]", job.request);
     }
-    let mut circuit = job.circuit;
+    let (mut circuit, mut partitions) = (job.circuit, None);
     let mut request = ProofRequest::new(Payload::Filecoin(Box::new(job.statement)));
     request.request_id = job.request_id;
     request.priority = job.priority;
     request.blinding = blinding;
     let line = board.line(label.clone());
-    let result = follow(engine, request, &line, &mut circuit)
+    let result = follow(engine, request, &line, &mut circuit, &mut partitions)
         .map_err(Failure::from)
         .and_then(|outcome| compare(outcome, job.recorded.proof.as_deref(), replay))
         .map_err(|failure| failure.in_file(&label));
     drop(line);
-    Finished { file: job.file, request: job.request, circuit, result }
+    Finished { file: job.file, request: job.request, circuit, partitions, result }
 }
 
 /// Submits the request and shows its progress until it ends.
@@ -129,12 +137,14 @@ fn follow(
     request: ProofRequest,
     line: &BoardLine,
     circuit: &mut Option<String>,
+    partitions: &mut Option<u32>,
 ) -> Result<Arc<ProofOutcome>, EngineError> {
     line.detail("checking the input");
     let mut handle = engine.submit_blocking(request)?;
     for event in handle.events().blocking_iter() {
-        if let JobEvent::Accepted { circuit: id, .. } = &event {
+        if let JobEvent::Accepted { circuit: id, num_partitions, .. } = &event {
             *circuit = Some(id.to_string());
+            *partitions = Some(*num_partitions);
         }
         show(&event, line);
     }
