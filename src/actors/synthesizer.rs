@@ -158,8 +158,9 @@ impl Handler<PrepareCircuit> for Synthesizer {
 
     fn handle(&mut self, prepare: PrepareCircuit, ctx: &mut Self::Context) {
         let (config, peers) = (self.config.clone(), self.peers.clone());
+        let priority = prepare.priority;
         let task: Task = Box::new(move || tasks::prepare_circuit(prepare, &config, &peers));
-        self.add(TaskClass::Prepare, Priority::Normal, task, ctx);
+        self.add(TaskClass::Prepare, priority, task, ctx);
     }
 }
 

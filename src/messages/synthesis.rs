@@ -60,6 +60,7 @@ pub struct DecodeRequest {
 pub struct PrepareCircuit {
     /// Any job of the circuit: it knows how to record the shape and where the SRS is.
     pub workload: Arc<dyn Workload>,
+    pub priority: Priority,
     pub span: tracing::Span,
 }
 
@@ -95,6 +96,8 @@ pub enum CircuitError {
 #[rtype(result = "()")]
 pub struct CircuitFailed {
     pub circuit: CircuitId,
+    /// Of the command: an id may name another proving key by now.
+    pub source: SrsSource,
     pub error: CircuitError,
 }
 

@@ -146,8 +146,12 @@ impl Devices {
         self.0.get_mut(id)
     }
 
-    pub fn service(&self, id: &DeviceId) -> Option<&Service> {
-        self.0.get(id).map(|device| &device.service)
+    /// It will not come back: why.
+    pub fn gone(&self, id: &DeviceId) -> Option<String> {
+        match &self.0.get(id)?.service {
+            Service::Gone { reason } => Some(format!("{id}: {reason}")),
+            _ => None,
+        }
     }
 
     pub fn contains(&self, id: &DeviceId) -> bool {
@@ -185,20 +189,14 @@ impl Devices {
         self.0.values().any(|device| device.free_lanes > 0 && device.resident.contains(circuit))
     }
 
-    /// Devices other than `never` that are in service or may come back.
+    /// Whether an allowed device is in service or may come back.
     pub fn may_serve(&self, mut allowed: impl FnMut(&DeviceId) -> bool) -> bool {
         self.0.iter().any(|(id, device)| !matches!(device.service, Service::Gone { .. }) && allowed(id))
     }
 
     /// Nothing will come back: why.
     pub fn all_gone(&self) -> Option<String> {
-        let mut reasons = Vec::new();
-        for (id, device) in &self.0 {
-            match &device.service {
-                Service::Gone { reason } => reasons.push(format!("{id}: {reason}")),
-                _ => return None,
-            }
-        }
+        let reasons: Vec<String> = self.0.keys().map(|id| self.gone(id)).collect::<Option<_>>()?;
         Some(if reasons.is_empty() { "none is configured".to_owned() } else { reasons.join("; ") })
     }
 

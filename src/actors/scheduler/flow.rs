@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::devices::Service;
-use super::job::{PartitionState, Witness};
+use super::job::{JobSpec, PartitionState, Witness};
 use super::{Circuit, Scheduler};
 use crate::backend::PartitionWork;
-use crate::circuits::Workload;
 use crate::error::{EngineError, ScheduleError};
 use crate::groth16::Evaluations;
 use crate::ids::{Attempt, DeviceId, JobId, PartitionIndex, WorkRef};
@@ -23,6 +22,7 @@ impl Scheduler {
     pub(super) fn pump(&mut self) {
         self.expire();
         self.fail_hopeless();
+        self.fail_misplaced();
         self.ask_for_witnesses();
         self.dispatch();
         self.report_drained();
@@ -51,8 +51,8 @@ impl Scheduler {
     }
 
     /// Asks the Synthesizer for a circuit, unless it has it or was asked.
-    pub(super) fn ensure_circuit(&mut self, workload: &Arc<dyn Workload>, span: &tracing::Span) {
-        let now = self.now();
+    pub(super) fn ensure_circuit(&mut self, spec: &JobSpec) {
+        let (now, workload) = (self.now(), &spec.workload);
         match self.circuits.get_mut(workload.circuit()) {
             Some(Circuit::Ready { used_at, .. }) => {
                 *used_at = now;
@@ -63,9 +63,11 @@ impl Scheduler {
         }
         self.circuits.insert(workload.circuit().clone(), Circuit::Loading { source: workload.srs() });
         if let Some(synthesizer) = &self.synthesizer {
-            synthesizer
-                .prepare
-                .do_send(PrepareCircuit { workload: Arc::clone(workload), span: span.clone() });
+            synthesizer.prepare.do_send(PrepareCircuit {
+                workload: Arc::clone(workload),
+                priority: spec.priority,
+                span: spec.span.clone(),
+            });
         }
     }
 

@@ -44,7 +44,11 @@ impl Scheduler {
                 return Ok(accepted);
             }
         }
-        if let Some(reason) = self.devices.all_gone() {
+        let wanted_is_gone = match &submit.placement {
+            Placement::Device(id) => self.devices.gone(id),
+            Placement::Any => None,
+        };
+        if let Some(reason) = wanted_is_gone.or_else(|| self.devices.all_gone()) {
             return Err(ScheduleError::NoDevice(reason).into());
         }
         admit(self.draining, self.jobs.len(), self.config.max_queued_jobs, priority)?;
@@ -127,7 +131,7 @@ impl Scheduler {
         self.deadlines.extend(spec.deadline.map(|deadline| (deadline, id)));
         self.waiting.extend((0..spec.workload.num_partitions()).map(|index| (id, PartitionIndex(index))));
         self.totals.accepted += 1;
-        self.ensure_circuit(&spec.workload, &spec.span);
+        self.ensure_circuit(&spec);
         self.jobs.insert(id, Job::new(spec));
         let mut accepted = self.attach(id, priority).expect("the job was just put into the table");
         accepted.attached = false;
@@ -162,7 +166,8 @@ fn send(sender: &mpsc::UnboundedSender<JobEvent>, event: JobEvent) {
     sender.send(event).expect("the receiver is alive");
 }
 
-fn is_same_key(a: &SrsSource, b: &SrsSource) -> bool {
+/// Whether two sources give the same proving key, as far as can be told without reading files.
+pub(super) fn is_same_key(a: &SrsSource, b: &SrsSource) -> bool {
     match (a, b) {
         (SrsSource::File(a), SrsSource::File(b)) => a == b,
         (SrsSource::Memory(a), SrsSource::Memory(b)) => {
