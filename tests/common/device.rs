@@ -72,6 +72,9 @@ impl Fact {
     }
 }
 
+/// Of the only actor that a rig starts.
+const LIFE: u64 = 1;
+
 /// A started device actor on the current arbiter.
 pub struct DeviceRig {
     pub handle: DeviceHandle,
@@ -83,6 +86,7 @@ impl DeviceRig {
     pub fn start(spawner: &Arc<dyn DeviceSpawner>, config: DeviceConfig) -> Self {
         let (probe, facts) = probe_all::<Fact>();
         let peers = DevicePeers {
+            life: LIFE,
             proved: probe.clone().recipient(),
             failed: probe.clone().recipient(),
             stage_finished: probe.clone().recipient(),
@@ -106,7 +110,7 @@ impl DeviceRig {
     }
 
     pub fn credit(&self, kind: LaneKind) -> LaneCredit {
-        LaneCredit::new(self.handle.id.clone(), kind, self.freed.clone())
+        LaneCredit::new(self.handle.id.clone(), LIFE, kind, self.freed.clone())
     }
 
     /// Sends a NORMAL partition.

@@ -172,6 +172,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         self.phase = Phase::Ready;
         let ready = DeviceReady {
             info: device.info.clone(),
+            life: self.peers.life,
             num_lanes: device.layout.normal,
             num_critical_lanes: device.layout.critical,
             address: DeviceAddress {
@@ -205,7 +206,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             }
         }
         for peer in &self.peers.lost {
-            peer.do_send(DeviceLost { device: self.id.clone(), error: error.clone() });
+            peer.do_send(DeviceLost { device: self.id.clone(), life: self.peers.life, error: error.clone() });
         }
         ctx.address().do_send(StopAfterMail);
     }

@@ -27,6 +27,8 @@ pub(super) enum Service {
 }
 
 pub(super) struct Device {
+    /// Of the actor that was heard of last; what an earlier one said or held is void.
+    pub life: u64,
     pub info: Option<DeviceInfo>,
     pub address: Option<DeviceAddress>,
     pub service: Service,
@@ -49,6 +51,7 @@ pub(super) struct Device {
 impl Device {
     fn new(policy: HealthPolicy) -> Self {
         Self {
+            life: 0,
             info: None,
             address: None,
             service: Service::Starting,
@@ -69,6 +72,7 @@ impl Device {
 
     /// A new life: everything its predecessor held has come back or is lost.
     pub fn ready(&mut self, ready: DeviceReady) {
+        self.life = ready.life;
         self.num_restarts += u64::from(self.info.is_some());
         self.service = Service::Ready;
         self.free_lanes = ready.num_lanes;
@@ -103,9 +107,9 @@ impl Device {
         LaneKind::Normal
     }
 
-    /// A credit came back. Those of a withdrawn device are void.
-    pub fn freed(&mut self, kind: LaneKind) {
-        if self.service != Service::Ready {
+    /// A credit came back. Those of a withdrawn device are void, and those that an earlier life still held.
+    pub fn freed(&mut self, life: u64, kind: LaneKind) {
+        if self.service != Service::Ready || life != self.life {
             return;
         }
         match kind {

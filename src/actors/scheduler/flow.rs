@@ -220,7 +220,7 @@ impl Scheduler {
         let freed = self.own().lane_freed.clone();
         let device = self.devices.get_mut(&id).expect("placement names a device of the table");
         assert_eq!(device.service, Service::Ready, "placement names a device in service");
-        let credit = LaneCredit::new(id, device.spend(priority), freed);
+        let credit = LaneCredit::new(id, device.life, device.spend(priority), freed);
         let address = device.address.as_ref().expect("a device in service has an address");
         address.prove.do_send(ProvePartition { work, priority, cancel, credit, span });
     }
