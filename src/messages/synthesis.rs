@@ -52,6 +52,7 @@ impl fmt::Debug for PreparedCircuit {
 #[rtype(result = "Result<Arc<dyn Workload>, EngineError>")]
 pub struct DecodeRequest {
     pub request: Box<FilecoinRequest>,
+    pub priority: Priority,
 }
 
 /// Command: record or load a circuit's shape and load its SRS. Answered by [`CircuitPrepared`] or [`CircuitFailed`].
