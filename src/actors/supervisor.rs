@@ -313,6 +313,10 @@ impl Supervisor {
         if let Some(synthesizer) = &self.synthesizer {
             synthesizer.do_send(StopActor);
         }
+        for handle in self.slots.iter().filter_map(|slot| slot.handle.as_ref()) {
+            // To one that has drained this is nothing.
+            handle.stop.do_send(StopActor);
+        }
         if let Some(stopped) = self.stopped.take() {
             // Nobody there to join them: then the engine's thread is gone already, and with it this system.
             let _ = stopped.send(std::mem::take(&mut self.arbiters));

@@ -99,7 +99,8 @@ pub struct Shutdown {
     pub drain: Duration,
 }
 
-/// Command, Supervisor -> Scheduler and Synthesizer: stop. Sent when everything has drained.
+/// Command, Supervisor -> Scheduler, Synthesizer and devices: stop. Sent when everything has drained, and to devices
+/// that did not in time: whatever they still hold gets no answer.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub struct StopActor;

@@ -1,7 +1,7 @@
 //! What the table makes possible: expiry, circuits, witnesses, dispatch, verification.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::devices::Service;
 use super::job::{JobSpec, PartitionState, Witness};
@@ -9,13 +9,13 @@ use super::{Circuit, Scheduler};
 use crate::backend::PartitionWork;
 use crate::error::{EngineError, ScheduleError};
 use crate::groth16::Evaluations;
-use crate::ids::{Attempt, DeviceId, JobId, PartitionIndex, WorkRef};
+use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
 use crate::messages::job::JobEvent;
 use crate::messages::synthesis::{
     PrepareCircuit, PreparedCircuit, SynthesizeWitness, UnverifiedProof, VerifyJob, VerifyProofs,
 };
-use crate::policy::placement::{place, Choice, Wish};
+use crate::policy::placement::{place, Choice, DeviceView, Wish};
 
 impl Scheduler {
     /// Does everything that can be done now. Cheap when there is nothing.
@@ -150,12 +150,16 @@ impl Scheduler {
         let list = if without_witness { &self.waiting } else { &self.ready };
         let mut candidates = Vec::with_capacity(list.len());
         let mut under_way = (JobId(0), 0);
+        // The same for all partitions of a circuit: made once.
+        let mut views: HashMap<&CircuitId, Vec<DeviceView>> = HashMap::new();
         for &(job, partition) in list {
             let entry = &self.jobs[&job];
             let possible = if without_witness {
                 matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready { .. }))
             } else {
-                matches!(self.choose(job, partition, now), Choice::Device(_))
+                let views =
+                    views.entry(entry.circuit()).or_insert_with(|| self.devices.views(entry.circuit(), now));
+                matches!(self.choose(job, partition, views), Choice::Device(_))
             };
             if possible {
                 // Partitions of a job are listed together: counted once.
@@ -170,7 +174,7 @@ impl Scheduler {
         Some((candidates[index].job, candidates[index].partition))
     }
 
-    fn choose(&self, job: JobId, index: PartitionIndex, now: Duration) -> Choice {
+    fn choose(&self, job: JobId, index: PartitionIndex, views: &[DeviceView]) -> Choice {
         let entry = &self.jobs[&job];
         let partition = &entry.partitions[index.0 as usize];
         let wish = Wish {
@@ -179,7 +183,7 @@ impl Scheduler {
             avoid: &partition.avoid,
             never: &partition.never,
         };
-        place(&wish, &self.devices.views(entry.circuit(), now))
+        place(&wish, views)
     }
 
     /// Gives partitions to devices while there are credits.
@@ -188,7 +192,8 @@ impl Scheduler {
             return;
         }
         while let Some((job, partition)) = self.next_of(false) {
-            let Choice::Device(device) = self.choose(job, partition, self.now()) else { return };
+            let views = self.devices.views(self.jobs[&job].circuit(), self.now());
+            let Choice::Device(device) = self.choose(job, partition, &views) else { return };
             self.prove(job, partition, device);
         }
     }
