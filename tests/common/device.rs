@@ -79,12 +79,14 @@ const LIFE: u64 = 1;
 pub struct DeviceRig {
     pub handle: DeviceHandle,
     pub facts: ProbeHandle<Fact>,
+    pub board: StatusBoard,
     freed: Recipient<LaneFreed>,
 }
 
 impl DeviceRig {
     pub fn start(spawner: &Arc<dyn DeviceSpawner>, config: DeviceConfig) -> Self {
         let (probe, facts) = probe_all::<Fact>();
+        let board = StatusBoard::default();
         let peers = DevicePeers {
             life: LIFE,
             proved: probe.clone().recipient(),
@@ -94,10 +96,10 @@ impl DeviceRig {
             ready: vec![probe.clone().recipient()],
             lost: vec![probe.clone().recipient()],
             drained: probe.clone().recipient(),
-            board: StatusBoard::default(),
+            board: StatusBoard::clone(&board),
         };
         let handle = spawner.start(&Arbiter::current(), config, peers);
-        Self { handle, facts, freed: probe.recipient() }
+        Self { handle, facts, board, freed: probe.recipient() }
     }
 
     /// Starts it and waits until it reports ready.
