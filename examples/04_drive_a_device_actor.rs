@@ -107,6 +107,8 @@ print!(ResidencyChanged, |change: ResidencyChanged| {
 
 fn peers(listener: &Addr<Listener>) -> DevicePeers {
     DevicePeers {
+        // This device's first actor; it is not rebuilt here.
+        life: 1,
         proved: listener.clone().recipient(),
         failed: listener.clone().recipient(),
         stage_finished: listener.clone().recipient(),
@@ -185,7 +187,12 @@ async fn drive(name: &str) -> Result<(), Box<dyn Error>> {
             priority: Priority::Normal,
             cancel,
             // One credit per lane: the device has given it back when the lane is free.
-            credit: LaneCredit::new(ready.info.id.clone(), LaneKind::Normal, listener.clone().recipient()),
+            credit: LaneCredit::new(
+                ready.info.id.clone(),
+                ready.life,
+                LaneKind::Normal,
+                listener.clone().recipient(),
+            ),
             span: tracing::Span::current(),
         });
     };

@@ -33,7 +33,7 @@ use crate::actors::synthesizer::pool::WorkerPool;
 use crate::actors::ArbiterLayout;
 use crate::error::{ConfigError, EngineError, ScheduleError};
 use crate::ids::JobId;
-use crate::messages::job::{CancelJob, CancelOutcome, Payload, ProofRequest, SubmitJob};
+use crate::messages::job::{CancelJob, CancelOutcome, Payload, Priority, ProofRequest, SubmitJob};
 use crate::messages::lifecycle::Shutdown;
 use crate::messages::status::EngineStatus;
 use crate::messages::synthesis::DecodeRequest;
@@ -118,17 +118,21 @@ impl Engine {
     /// shutting down or no device can ever serve it.
     pub async fn submit(&self, request: ProofRequest) -> Result<JobHandle, EngineError> {
         let span = tracing::info_span!("job", request_id = %request.request_id);
+        let priority = request.priority;
         let workload = match request.payload {
             Payload::Workload(workload) => workload,
             Payload::Filecoin(request) => {
                 let decode = self.inner.links.decode.borrow().clone();
-                decode.send(DecodeRequest { request }).await.map_err(|_| self.unreachable())??
+                // Without a kind it will be refused: its place in the order does not matter.
+                let own = request.proof_kind.map_or(Priority::Normal, |kind| Priority::of(kind.work_kind()));
+                let priority = priority.unwrap_or(own);
+                decode.send(DecodeRequest { request, priority }).await.map_err(|_| self.unreachable())??
             }
         };
         let submit = SubmitJob {
             request_id: request.request_id,
             workload,
-            priority: request.priority,
+            priority,
             deadline: request.deadline,
             blinding: request.blinding,
             placement: request.placement,

@@ -71,6 +71,13 @@ enum Circuit {
     },
 }
 
+impl Circuit {
+    /// Whether this very key is on its way. An answer about an earlier key of the same id must not count for it.
+    fn is_loading(&self, key: &SrsSource) -> bool {
+        matches!(self, Circuit::Loading { source } if intake::is_same_key(source, key))
+    }
+}
+
 /// A job that has ended, kept so that the same request attaches to it.
 struct EndedJob {
     request_id: String,

@@ -73,6 +73,8 @@ struct DeviceSlot {
     spawner: Arc<dyn DeviceSpawner>,
     arbiter: ArbiterHandle,
     handle: Option<DeviceHandle>,
+    /// How many actors were started for it: the number of the last one.
+    life: u64,
     state: SlotState,
     record: RestartRecord,
 }
@@ -181,7 +183,7 @@ impl Supervisor {
             };
             let state = SlotState::Starting { since: self.now(), reported: false };
             let record = RestartRecord::new(self.config.restarts);
-            self.slots.push(DeviceSlot { spawner, arbiter, handle: None, state, record });
+            self.slots.push(DeviceSlot { spawner, arbiter, handle: None, life: 0, state, record });
             self.spawn_device(self.slots.len() - 1, ctx);
         }
     }
@@ -189,7 +191,9 @@ impl Supervisor {
     fn spawn_device(&mut self, index: usize, ctx: &Context<Self>) {
         let now = self.now();
         let scheduler = self.scheduler().clone();
+        self.slots[index].life += 1;
         let peers = DevicePeers {
+            life: self.slots[index].life,
             proved: scheduler.clone().recipient(),
             failed: scheduler.clone().recipient(),
             stage_finished: scheduler.clone().recipient(),
@@ -205,8 +209,12 @@ impl Supervisor {
         slot.state = SlotState::Starting { since: now, reported: false };
     }
 
-    fn slot_of(&self, device: &DeviceId) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.spawner.device_id() == *device)
+    /// The slot whose present actor this is. One that was found dead before its last words came has none any more:
+    /// its end must not be counted twice, nor against its successor.
+    fn slot_of(&self, device: &DeviceId, life: u64) -> Option<usize> {
+        self.slots.iter().position(|slot| {
+            slot.spawner.device_id() == *device && slot.life == life && slot.handle.is_some()
+        })
     }
 
     /// A device is no more. Builds it again, now, later or never.
@@ -305,6 +313,10 @@ impl Supervisor {
         if let Some(synthesizer) = &self.synthesizer {
             synthesizer.do_send(StopActor);
         }
+        for handle in self.slots.iter().filter_map(|slot| slot.handle.as_ref()) {
+            // To one that has drained this is nothing.
+            handle.stop.do_send(StopActor);
+        }
         if let Some(stopped) = self.stopped.take() {
             // Nobody there to join them: then the engine's thread is gone already, and with it this system.
             let _ = stopped.send(std::mem::take(&mut self.arbiters));
@@ -341,7 +353,7 @@ impl Handler<DeviceReady> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, ready: DeviceReady, _: &mut Self::Context) {
-        if let Some(index) = self.slot_of(&ready.info.id) {
+        if let Some(index) = self.slot_of(&ready.info.id, ready.life) {
             self.slots[index].state = SlotState::Ready;
         }
     }
@@ -351,7 +363,7 @@ impl Handler<DeviceLost> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, lost: DeviceLost, ctx: &mut Self::Context) {
-        if let Some(index) = self.slot_of(&lost.device) {
+        if let Some(index) = self.slot_of(&lost.device, lost.life) {
             self.device_ended(index, lost.error.to_string(), ctx);
         }
     }

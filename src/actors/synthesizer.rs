@@ -5,14 +5,18 @@
 //! ```
 //!
 //! The actor itself only orders tasks: it hands one to the pool when a thread is free, and keeps the others ranked.
-//! Verification goes before everything, since it finishes what is nearly done; decoding next, since a caller waits
-//! for it; then circuits and witnesses by priority. A task's panic becomes a typed error, and the thread survives.
+//! Verification goes before everything, since it finishes what is nearly done; all else goes by priority, so that a
+//! CRITICAL job waits for no other's work at any step. Within a level decoding goes first, since a caller waits for
+//! it; then circuits, then witnesses. A task's panic becomes a typed error, and the thread survives.
 
 pub mod pool;
 mod tasks;
 
+use std::cell::Cell;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Recipient, ResponseFuture};
@@ -33,11 +37,11 @@ pub struct SynthesizerConfig {
     pub params_dir: PathBuf,
     pub shape_cache_dir: Option<PathBuf>,
     pub verdict_dir: Option<PathBuf>,
-    /// Requests that may wait to be decoded.
+    /// Requests that may wait to be decoded, besides CRITICAL ones: those are never refused.
     pub max_waiting_decodes: usize,
 }
 
-/// What kind of task, in order of service.
+/// What kind of task, in order of service within a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TaskClass {
     Verify,
@@ -46,8 +50,21 @@ enum TaskClass {
     Witness,
 }
 
-/// Smaller goes first: class, priority (highest first), order of arrival.
-type TaskRank = (TaskClass, std::cmp::Reverse<Priority>, u64);
+/// Smaller goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TaskRank {
+    // The order is that of the fields; `false` before `true`, the highest priority first.
+    is_not_verify: bool,
+    priority: Reverse<Priority>,
+    class: TaskClass,
+    arrival: u64,
+}
+
+impl TaskRank {
+    fn new(class: TaskClass, priority: Priority, arrival: u64) -> Self {
+        Self { is_not_verify: class != TaskClass::Verify, priority: Reverse(priority), class, arrival }
+    }
+}
 
 /// See the module.
 pub struct Synthesizer {
@@ -59,6 +76,8 @@ pub struct Synthesizer {
     busy_threads: usize,
     arrivals: u64,
     freed: Option<Recipient<WorkerFreed>>,
+    /// Told to stop: tells those whose request was never decoded this apart from a defect.
+    stopping: Rc<Cell<bool>>,
 }
 
 /// After a restart the pool may still be full of the predecessor's tasks, of whose end nobody tells us.
@@ -75,6 +94,7 @@ impl Synthesizer {
             busy_threads: 0,
             arrivals: 0,
             freed: None,
+            stopping: Rc::default(),
         }
     }
 
@@ -91,7 +111,7 @@ impl Synthesizer {
 
     fn add(&mut self, class: TaskClass, priority: Priority, task: Task, ctx: &mut Context<Self>) {
         self.arrivals += 1;
-        self.waiting.insert((class, std::cmp::Reverse(priority), self.arrivals), task);
+        self.waiting.insert(TaskRank::new(class, priority, self.arrivals), task);
         self.feed(ctx);
     }
 
@@ -103,7 +123,7 @@ impl Synthesizer {
             match self.pool.run(task, freed) {
                 Ok(()) => {
                     self.busy_threads += 1;
-                    self.waiting_decodes -= usize::from(rank.0 == TaskClass::Decode);
+                    self.waiting_decodes -= usize::from(rank.class == TaskClass::Decode);
                 }
                 Err(Refused(task)) => {
                     self.waiting.insert(rank, task);
@@ -137,7 +157,7 @@ impl Handler<DecodeRequest> for Synthesizer {
 
     fn handle(&mut self, decode: DecodeRequest, ctx: &mut Self::Context) -> Self::Result {
         let limit = self.config.max_waiting_decodes;
-        if self.waiting_decodes >= limit {
+        if self.waiting_decodes >= limit && decode.priority != Priority::Critical {
             let full = ScheduleError::QueueFull { jobs: self.waiting_decodes, limit };
             return Box::pin(async move { Err(full.into()) });
         }
@@ -148,8 +168,17 @@ impl Handler<DecodeRequest> for Synthesizer {
             // The caller may have gone away; then nobody needs the answer.
             let _ = reply.send(tasks::decode(*decode.request, &params_dir));
         });
-        self.add(TaskClass::Decode, Priority::Normal, task, ctx);
-        Box::pin(async move { decoded.await.unwrap_or(Err(ScheduleError::Draining.into())) })
+        self.add(TaskClass::Decode, decode.priority, task, ctx);
+        let stopping = Rc::clone(&self.stopping);
+        Box::pin(async move {
+            decoded.await.unwrap_or_else(|_| {
+                Err(if stopping.get() {
+                    ScheduleError::Draining.into()
+                } else {
+                    EngineError::Internal { what: "the request's decoding was lost in a panic".into() }
+                })
+            })
+        })
     }
 }
 
@@ -158,8 +187,9 @@ impl Handler<PrepareCircuit> for Synthesizer {
 
     fn handle(&mut self, prepare: PrepareCircuit, ctx: &mut Self::Context) {
         let (config, peers) = (self.config.clone(), self.peers.clone());
+        let priority = prepare.priority;
         let task: Task = Box::new(move || tasks::prepare_circuit(prepare, &config, &peers));
-        self.add(TaskClass::Prepare, Priority::Normal, task, ctx);
+        self.add(TaskClass::Prepare, priority, task, ctx);
     }
 }
 
@@ -197,6 +227,30 @@ impl Handler<StopActor> for Synthesizer {
     type Result = ();
 
     fn handle(&mut self, _: StopActor, ctx: &mut Self::Context) {
+        self.stopping.set(true);
         ctx.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verification_first_then_priority_then_class_then_arrival() {
+        let expected = [
+            TaskRank::new(TaskClass::Verify, Priority::Critical, 9),
+            TaskRank::new(TaskClass::Verify, Priority::Low, 8),
+            TaskRank::new(TaskClass::Decode, Priority::Critical, 7),
+            TaskRank::new(TaskClass::Witness, Priority::Critical, 5),
+            TaskRank::new(TaskClass::Witness, Priority::Critical, 6),
+            TaskRank::new(TaskClass::Decode, Priority::Normal, 4),
+            TaskRank::new(TaskClass::Prepare, Priority::Normal, 3),
+            TaskRank::new(TaskClass::Witness, Priority::Low, 1),
+        ];
+        let mut ranks = expected;
+        ranks.reverse();
+        ranks.sort();
+        assert_eq!(ranks, expected);
     }
 }

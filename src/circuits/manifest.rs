@@ -12,10 +12,11 @@ use serde::de::{self, Deserializer};
 use serde::Deserialize;
 
 use crate::circuits::catalogue::RegisteredProof;
-use crate::circuits::request::{read_input, set_inputs, FilecoinRequest, HexBytes};
-use crate::circuits::{CircuitSpec, ProofKind, SectorSize, WorkKind};
+use crate::circuits::request::{prover_id, read_input, set_inputs, FilecoinRequest, HexBytes};
+use crate::circuits::{CircuitSpec, ProofKind, SectorSize, WorkKind, Workload};
 use crate::error::RequestError;
 use crate::groth16::Blinding;
+use crate::ids::PartitionIndex;
 
 /// The format that is read here.
 const FORMAT: u64 = 1;
@@ -263,6 +264,47 @@ impl Manifest {
     /// [`RequestError::Field`] if there is no such request.
     pub fn proof(&self, index: usize) -> Result<Option<&[u8]>, RequestError> {
         Ok(self.recorded(index)?.proof.as_ref().map(|proof| proof.0.as_slice()))
+    }
+
+    /// Whether request `index` states what `workload`, decoded from its input files, proves: partitions, prover,
+    /// sectors, and every public input.
+    ///
+    /// # Errors
+    /// [`RequestError`] naming the first field that says otherwise.
+    pub fn check_statement(&self, index: usize, workload: &dyn Workload) -> Result<(), RequestError> {
+        let recorded = self.recorded(index)?;
+        if self.prover_id.0 != prover_id(self.miner_id) {
+            return Err(field_error("prover_id", format!("is not that of miner_id {}", self.miner_id)));
+        }
+        let (stated, has) = (recorded.public_inputs.len(), workload.num_partitions() as usize);
+        if stated != has {
+            let what = format!("has {stated} partitions, the input files make {has}");
+            return Err(field_error(&format!("requests[{index}].public_inputs"), what));
+        }
+        let is_post = matches!(self.kind, WorkKind::WindowPost | WorkKind::WinningPost);
+        if is_post && recorded.sectors.len() != recorded.vanilla.len() {
+            let what = format!(
+                "lists {} sectors, vanilla names {} files",
+                recorded.sectors.len(),
+                recorded.vanilla.len()
+            );
+            return Err(field_error(&format!("requests[{index}].sectors"), what));
+        }
+        for (partition, stated) in recorded.public_inputs.iter().enumerate() {
+            let place = format!("requests[{index}].public_inputs[{partition}]");
+            let made = workload
+                .public_inputs(PartitionIndex(partition as u32))
+                .map_err(|error| field_error(&place, error))?;
+            if stated.len() != made.len() {
+                let what = format!("has {} values, the circuit has {}", stated.len(), made.len());
+                return Err(field_error(&place, what));
+            }
+            if let Some(input) = stated.iter().zip(&made).position(|(stated, made)| stated.0 != *made) {
+                let what = "is not what the input files state: they are of another job".to_owned();
+                return Err(field_error(&format!("{place}[{input}]"), what));
+            }
+        }
+        Ok(())
     }
 
     fn recorded(&self, index: usize) -> Result<&ManifestRequest, RequestError> {

@@ -47,16 +47,18 @@ pub enum LaneKind {
 ///
 /// The Scheduler makes as many as [`crate::messages::lifecycle::DeviceReady`] grants, spends one per
 /// [`ProvePartition`], and gets it back as a message: the limit of a device is this, never its mailbox.
-/// Whatever a device held when it died has been freed before its successor reports ready.
+/// A credit that comes back only after its device's successor reported ready is of an earlier life, and not counted.
 pub struct LaneCredit {
     device: DeviceId,
+    life: u64,
     kind: LaneKind,
     freed: Recipient<LaneFreed>,
 }
 
 impl LaneCredit {
-    pub fn new(device: DeviceId, kind: LaneKind, freed: Recipient<LaneFreed>) -> Self {
-        Self { device, kind, freed }
+    /// `life`: the one that [`crate::messages::lifecycle::DeviceReady`] named. A credit of an earlier one is void.
+    pub fn new(device: DeviceId, life: u64, kind: LaneKind, freed: Recipient<LaneFreed>) -> Self {
+        Self { device, life, kind, freed }
     }
 
     pub fn device(&self) -> &DeviceId {
@@ -76,7 +78,7 @@ impl fmt::Debug for LaneCredit {
 
 impl Drop for LaneCredit {
     fn drop(&mut self) {
-        self.freed.do_send(LaneFreed { device: self.device.clone(), kind: self.kind });
+        self.freed.do_send(LaneFreed { device: self.device.clone(), life: self.life, kind: self.kind });
     }
 }
 
@@ -85,6 +87,7 @@ impl Drop for LaneCredit {
 #[rtype(result = "()")]
 pub struct LaneFreed {
     pub device: DeviceId,
+    pub life: u64,
     pub kind: LaneKind,
 }
 

@@ -37,7 +37,7 @@ impl Priority {
 }
 
 /// Which device may do the work. Data that only the Scheduler reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
     #[default]
     Any,
@@ -77,12 +77,13 @@ pub enum Payload {
 /// A request as a host makes it.
 #[derive(Clone, Debug)]
 pub struct ProofRequest {
-    /// Not unique: work is identified by this **and** kind **and** digest of all inputs. Empty: one is made.
+    /// Not unique: work is identified by this **and** kind, digest of all inputs, fixed blinding values and placement.
+    /// Empty: one is made.
     pub request_id: String,
     pub payload: Payload,
     /// `None`: the kind's own.
     pub priority: Option<Priority>,
-    /// From acceptance; `None`: no limit.
+    /// From acceptance; `None`: no limit. Of several callers of the same work, the latest deadline counts.
     pub deadline: Option<Duration>,
     pub blinding: BlindingSource,
     pub placement: Placement,

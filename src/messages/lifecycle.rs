@@ -17,6 +17,9 @@ use crate::messages::status::GetDeviceStatus;
 #[rtype(result = "()")]
 pub struct DeviceReady {
     pub info: DeviceInfo,
+    /// Which actor of this device says so: each one that is started has a higher number. Facts of an earlier one are
+    /// void, since they may come after its successor was started.
+    pub life: u64,
     pub num_lanes: u32,
     /// Further lanes that take CRITICAL work only.
     pub num_critical_lanes: u32,
@@ -38,6 +41,8 @@ pub struct DeviceAddress {
 #[rtype(result = "()")]
 pub struct DeviceLost {
     pub device: DeviceId,
+    /// As in [`DeviceReady`].
+    pub life: u64,
     pub error: DeviceError,
 }
 
@@ -94,7 +99,8 @@ pub struct Shutdown {
     pub drain: Duration,
 }
 
-/// Command, Supervisor -> Scheduler and Synthesizer: stop. Sent when everything has drained.
+/// Command, Supervisor -> Scheduler, Synthesizer and devices: stop. Sent when everything has drained, and to devices
+/// that did not in time: whatever they still hold gets no answer.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub struct StopActor;

@@ -52,6 +52,7 @@ impl fmt::Debug for PreparedCircuit {
 #[rtype(result = "Result<Arc<dyn Workload>, EngineError>")]
 pub struct DecodeRequest {
     pub request: Box<FilecoinRequest>,
+    pub priority: Priority,
 }
 
 /// Command: record or load a circuit's shape and load its SRS. Answered by [`CircuitPrepared`] or [`CircuitFailed`].
@@ -60,6 +61,7 @@ pub struct DecodeRequest {
 pub struct PrepareCircuit {
     /// Any job of the circuit: it knows how to record the shape and where the SRS is.
     pub workload: Arc<dyn Workload>,
+    pub priority: Priority,
     pub span: tracing::Span,
 }
 
@@ -95,6 +97,8 @@ pub enum CircuitError {
 #[rtype(result = "()")]
 pub struct CircuitFailed {
     pub circuit: CircuitId,
+    /// Of the command: an id may name another proving key by now.
+    pub source: SrsSource,
     pub error: CircuitError,
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::circuits::WorkKind;
 use crate::error::ScheduleError;
 use crate::ids::{JobId, RequestDigest};
-use crate::messages::job::Priority;
+use crate::messages::job::{Placement, Priority};
 
 /// `Ok` if one more job may enter. CRITICAL always may: a WinningPoSt that is refused is a block that is lost.
 ///
@@ -35,6 +35,8 @@ pub struct WorkIdentity {
     pub digest: RequestDigest,
     /// Digest of the blinding values; `None`: the operating system's.
     pub blinding: Option<[u8; 32]>,
+    /// Whoever asks for a device is not served with another's work.
+    pub placement: Placement,
 }
 
 /// Which job does which work.
@@ -114,6 +116,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ids::DeviceId;
 
     #[test]
     fn critical_is_always_admitted_unless_draining() {
@@ -124,12 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn identity_is_id_kind_digest_and_blinding() {
+    fn identity_is_id_kind_digest_blinding_and_placement() {
         let identity = |id: &str, kind, byte, blinding| WorkIdentity {
             request_id: id.to_owned(),
             kind,
             digest: RequestDigest([byte; 32]),
             blinding,
+            placement: Placement::Any,
         };
         let base = identity("a", WorkKind::WindowPost, 1, None);
         let mut identities = Identities::default();
@@ -140,6 +144,7 @@ mod tests {
             identity("a", WorkKind::WinningPost, 1, None),
             identity("a", WorkKind::WindowPost, 2, None),
             identity("a", WorkKind::WindowPost, 1, Some([0; 32])),
+            WorkIdentity { placement: Placement::Device(DeviceId::new("sim-0")), ..base.clone() },
         ] {
             assert_eq!(identities.find(&other), None);
         }

@@ -176,7 +176,7 @@ fn what_breaks_the_credit_rules_is_refused() {
         ));
 
         let (freed, _other) = common::probe::probe();
-        let foreign = LaneCredit::new(cuzk::ids::DeviceId::new("sim-7"), LaneKind::Normal, freed);
+        let foreign = LaneCredit::new(cuzk::ids::DeviceId::new("sim-7"), 1, LaneKind::Normal, freed);
         rig.send(fixture.work(4, 0), Priority::Normal, CancelFlag::default(), foreign);
         let failed = rig.failed().await;
         assert!(matches!(

@@ -25,9 +25,26 @@ fn b45_a_hang_loses_the_device_within_its_limit() {
         assert!(at.elapsed() >= 100 * MS && at.elapsed() <= 2 * 100 * MS, "{:?}", at.elapsed());
         let lost = rig.lost().await;
         assert!(matches!(lost.error, DeviceError::Hung { .. }));
+        let written = rig.board.get(&rig.handle.id).unwrap().clone();
+        assert_eq!((written.in_use_bytes, written.reserved_bytes, written.lanes_busy), (0, 0, 0));
         let labels = rig.labels();
         assert_eq!(labels.iter().filter(|label| *label == "freed").count(), 1, "of the hung one: {labels:?}");
         stopped(&rig.handle.drain).await;
+    });
+}
+
+#[test]
+fn a_device_that_does_not_drain_can_be_stopped() {
+    on_paused_arbiter(async {
+        let fixture = fixture();
+        let mut rig = ready(sim("hang@1.sum_a")).await;
+        rig.prove(fixture.work(1, 0));
+        rig.stage(Stage::SumL).await;
+        rig.handle.drain.do_send(Drain);
+        rig.handle.stop.do_send(StopActor);
+        stopped(&rig.handle.stop).await;
+        rig.freed().await;
+        assert_eq!(rig.board.get(&rig.handle.id).unwrap().in_use_bytes, 0);
     });
 }
 

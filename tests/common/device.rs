@@ -72,17 +72,23 @@ impl Fact {
     }
 }
 
+/// Of the only actor that a rig starts.
+const LIFE: u64 = 1;
+
 /// A started device actor on the current arbiter.
 pub struct DeviceRig {
     pub handle: DeviceHandle,
     pub facts: ProbeHandle<Fact>,
+    pub board: StatusBoard,
     freed: Recipient<LaneFreed>,
 }
 
 impl DeviceRig {
     pub fn start(spawner: &Arc<dyn DeviceSpawner>, config: DeviceConfig) -> Self {
         let (probe, facts) = probe_all::<Fact>();
+        let board = StatusBoard::default();
         let peers = DevicePeers {
+            life: LIFE,
             proved: probe.clone().recipient(),
             failed: probe.clone().recipient(),
             stage_finished: probe.clone().recipient(),
@@ -90,10 +96,10 @@ impl DeviceRig {
             ready: vec![probe.clone().recipient()],
             lost: vec![probe.clone().recipient()],
             drained: probe.clone().recipient(),
-            board: StatusBoard::default(),
+            board: StatusBoard::clone(&board),
         };
         let handle = spawner.start(&Arbiter::current(), config, peers);
-        Self { handle, facts, freed: probe.recipient() }
+        Self { handle, facts, board, freed: probe.recipient() }
     }
 
     /// Starts it and waits until it reports ready.
@@ -106,7 +112,7 @@ impl DeviceRig {
     }
 
     pub fn credit(&self, kind: LaneKind) -> LaneCredit {
-        LaneCredit::new(self.handle.id.clone(), kind, self.freed.clone())
+        LaneCredit::new(self.handle.id.clone(), LIFE, kind, self.freed.clone())
     }
 
     /// Sends a NORMAL partition.

@@ -1,15 +1,21 @@
 //! Right answers: identity, verification, refusals.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellpepper_core::{Circuit, ConstraintSystem};
+use blstrs::Scalar;
 use cuzk::circuits::{CustomCircuit, FilecoinRequest, ParameterFile, SrsSource, WorkKind};
+use cuzk::engine::{Engine, EngineConfig};
 use cuzk::error::{DeviceError, EngineError, RequestError, SrsError, SynthesisError};
-use cuzk::groth16::generate::generate_params;
-use cuzk::groth16::R1csShape;
+use cuzk::groth16::generate::{generate_params, generate_srs};
+use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, PartitionIndex};
 use cuzk::messages::job::{JobEvent, Payload, ProofRequest};
 use rand::rngs::OsRng;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
 use sha2::{Digest, Sha256};
 
 use crate::kinds::{of_kind, ALL_KINDS};
@@ -199,4 +205,54 @@ fn b61_the_reason_of_a_failure_reaches_the_caller() {
         let totals = engine.status().totals;
         assert_eq!((totals.accepted, totals.failed, totals.completed, totals.dispatched), (2, 2, 0, 0));
     });
+}
+
+/// [`Squares`] whose shape is recorded only once its gate is open.
+#[derive(Clone)]
+struct Gated {
+    squares: Squares,
+    gate: Arc<Mutex<()>>,
+}
+
+impl Circuit<Scalar> for Gated {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(
+        self,
+        cs: &mut CS,
+    ) -> Result<(), bellpepper_core::SynthesisError> {
+        if self.squares.x.is_none() {
+            drop(self.gate.lock());
+        }
+        self.squares.synthesize(cs)
+    }
+}
+
+#[test]
+fn an_earlier_key_that_comes_late_is_not_taken_for_the_one_asked_for() {
+    let engine = Engine::start(EngineConfig { synthesis_threads: 2, ..config("sim:1") }).unwrap();
+    let shape = R1csShape::record(Squares::blank(NUM_SQUARINGS)).unwrap();
+    let other_srs = Arc::new(generate_srs(&shape, &mut ChaCha20Rng::seed_from_u64(99)).unwrap());
+    let request = |srs: &Arc<Srs>, gate: &Arc<Mutex<()>>| {
+        let gated = |squares| Gated { squares, gate: Arc::clone(gate) };
+        let instance = (gated(Squares::of(2)), Squares::of(2).public_inputs());
+        let (id, source) = (CircuitId::new("gated"), SrsSource::Memory(Arc::clone(srs)));
+        let circuit = CustomCircuit::new(id, source, gated(Squares::blank(NUM_SQUARINGS)), vec![instance]);
+        ProofRequest::new(Payload::Workload(circuit.into_workload()))
+    };
+    let state = || engine.status().circuits.iter().map(|circuit| circuit.state.clone()).collect::<Vec<_>>();
+    let (first_gate, second_gate) = (Arc::default(), Arc::default());
+    let (first_closed, second_closed) = (Mutex::lock(&first_gate), Mutex::lock(&second_gate));
+
+    let first = engine.submit_blocking(request(&srs(), &first_gate)).unwrap();
+    first.cancel_blocking().unwrap();
+    let second = engine.submit_blocking(request(&other_srs, &second_gate)).unwrap();
+    drop(first_closed);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(state(), ["loading"], "the first key was prepared, and is not the one that is waited for");
+    drop(second_closed);
+    let outcome = second.wait_blocking().unwrap();
+    let proof = Proof::from_bytes(&outcome.proof).unwrap();
+    let vk = PreparedVerifyingKey::new(&other_srs.vk);
+    assert!(vk.verify(&proof, &Squares::of(2).public_inputs()));
+    drop((first, second));
+    engine.shutdown_blocking(Duration::from_secs(60));
 }

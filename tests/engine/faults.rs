@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use cuzk::actors::gpu_device::DeviceConfig;
+use cuzk::backend::sim::SimFleet;
 use cuzk::backend::WatchdogConfig;
-use cuzk::engine::{Engine, EngineConfig, JobHandle};
+use cuzk::engine::{DeviceSpec, Engine, EngineConfig, JobHandle};
 use cuzk::error::{DeviceError, EngineError, ScheduleError};
-use cuzk::messages::job::{JobEvent, Priority};
+use cuzk::messages::job::{JobEvent, Placement, Priority, ProofRequest};
 use tokio::time::Instant;
 
 use crate::common;
-use crate::simulation::{config, find, health_of, num_on, prove, simulate, submit_all, with_priority};
+use crate::simulation::{
+    config, device, find, health_of, num_on, prove, simulate, submit_all, with_priority,
+};
 use crate::squares::{holds, request};
 
 #[test]
@@ -104,6 +107,35 @@ fn a_device_that_is_gone_for_good_is_given_up_and_jobs_say_why() {
         assert!(matches!(error, EngineError::Schedule(ScheduleError::NoDevice(_))), "{error}");
         assert!(engine.wait_ready().await.is_err());
         assert!(engine.status().reasons.iter().any(|reason| reason.contains("given up")));
+    });
+}
+
+#[test]
+fn work_for_a_device_that_was_given_up_is_refused_while_others_serve() {
+    simulate(config("sim:2;0:lost"), |engine| async move {
+        let on_first = || ProofRequest { placement: Placement::Device(device(0)), ..request("", &[2]) };
+        prove(&engine, on_first()).await.unwrap_err();
+        while engine.status().devices[0].state != "gone" {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let error = engine.submit(on_first()).await.unwrap_err();
+        assert!(matches!(error, EngineError::Schedule(ScheduleError::NoDevice(_))), "{error}");
+        prove(&engine, request("", &[2])).await.unwrap();
+    });
+}
+
+#[test]
+fn work_that_fits_only_on_a_device_that_was_given_up_ends() {
+    let mut fleet: SimFleet = "sim:2;0:lost".parse().unwrap();
+    fleet.device_mut(1).unwrap().memory_bytes = 64;
+    let mut config = config("sim:2");
+    config.devices = fleet.devices().iter().cloned().map(Box::new).map(DeviceSpec::Sim).collect();
+    config.device.self_test = false;
+    simulate(config, |engine| async move {
+        let ended = tokio::time::timeout(Duration::from_secs(3600), prove(&engine, request("", &[2]))).await;
+        let error = ended.expect("a job ends once no device is left for it").unwrap_err();
+        assert!(matches!(error, EngineError::Schedule(ScheduleError::NoDevice(_))), "{error}");
+        assert_eq!(engine.status().devices[0].state, "gone");
     });
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use cuzk::engine::EngineConfig;
 use cuzk::error::{EngineError, ScheduleError};
 use cuzk::ids::JobId;
-use cuzk::messages::job::{CancelOutcome, JobEvent, Priority, ProofRequest};
+use cuzk::messages::job::{CancelOutcome, JobEvent, Placement, Priority, ProofRequest};
 use tokio::time::Instant;
 
-use crate::simulation::{config, find, placed, simulate, submit_all, with_priority, NUM_STAGES};
+use crate::simulation::{config, device, find, placed, simulate, submit_all, with_priority, NUM_STAGES};
 use crate::squares::{holds, request};
 
 #[test]
@@ -122,5 +122,27 @@ fn b29_expired_work_is_never_dispatched() {
         long.wait().await.unwrap();
         let totals = engine.status().totals;
         assert_eq!((totals.deadline_exceeded, totals.dispatched), (1, 1));
+    });
+}
+
+#[test]
+fn the_latest_deadline_counts_for_shared_work() {
+    simulate(config("sim:1;stage=125ms"), |engine| async move {
+        let millis = |millis| Some(Duration::from_millis(millis));
+        let cases = [
+            (millis(100), millis(60_000), true),
+            (millis(100), None, true),
+            (None, millis(100), true),
+            (millis(200), millis(100), false),
+        ];
+        for (index, (first, second, is_proved)) in cases.into_iter().enumerate() {
+            let by = |deadline| ProofRequest { deadline, ..request(&format!("shared-{index}"), &[2]) };
+            let one = engine.submit(by(first)).await.unwrap();
+            let two = engine.submit(by(second)).await.unwrap();
+            assert!(two.is_attached() && one.id() == two.id());
+            let elsewhere = ProofRequest { placement: Placement::Device(device(0)), ..by(None) };
+            assert!(!engine.submit(elsewhere).await.unwrap().is_attached());
+            assert_eq!(one.wait().await.is_ok(), is_proved, "{first:?}, {second:?}");
+        }
     });
 }

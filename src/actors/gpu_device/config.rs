@@ -40,6 +40,8 @@ impl Default for DeviceConfig {
 /// Whom a device actor tells what.
 #[derive(Clone, Debug)]
 pub struct DevicePeers {
+    /// Which actor of its device this is; it says so in what it tells. Higher than every predecessor's.
+    pub life: u64,
     pub proved: Recipient<PartitionProved>,
     pub failed: Recipient<PartitionFailed>,
     pub stage_finished: Recipient<StageFinished>,

@@ -45,7 +45,9 @@ use crate::error::DeviceError;
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{EvictSrs, LaneKind, PartitionFailed, ProvePartition};
 use crate::messages::job::Priority;
-use crate::messages::lifecycle::{DeviceAddress, DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
+use crate::messages::lifecycle::{
+    DeviceAddress, DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged, StopActor,
+};
 use crate::messages::status::{DeviceStatus, GetDeviceStatus};
 
 /// Partitions whose refused plan is remembered, so that a retry on this device does not ask for as much again.
@@ -172,6 +174,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         self.phase = Phase::Ready;
         let ready = DeviceReady {
             info: device.info.clone(),
+            life: self.peers.life,
             num_lanes: device.layout.normal,
             num_critical_lanes: device.layout.critical,
             address: DeviceAddress {
@@ -205,8 +208,9 @@ impl<B: DeviceBackend> GpuDevice<B> {
             }
         }
         for peer in &self.peers.lost {
-            peer.do_send(DeviceLost { device: self.id.clone(), error: error.clone() });
+            peer.do_send(DeviceLost { device: self.id.clone(), life: self.peers.life, error: error.clone() });
         }
+        self.publish_status();
         ctx.address().do_send(StopAfterMail);
     }
 
@@ -217,6 +221,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
         self.phase = Phase::Closed;
         self.device = None;
+        self.publish_status();
         self.peers.drained.do_send(Drained { actor: format!("device {}", self.id) });
         ctx.address().do_send(StopAfterMail);
     }
@@ -231,6 +236,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         // The credit, in `job.origin`, is dropped here: the lane is free after the answer.
     }
 
+    /// Wherever memory may have changed hands, and above all where the device is let go: the board outlives this actor.
     fn publish_status(&self) {
         self.peers.board.insert(self.id.clone(), self.status());
     }
@@ -357,6 +363,22 @@ impl<B: DeviceBackend> Handler<Drain> for GpuDevice<B> {
             self.phase = Phase::Draining;
         }
         self.finish_drain(ctx);
+    }
+}
+
+impl<B: DeviceBackend> Handler<StopActor> for GpuDevice<B> {
+    type Result = ();
+
+    /// The drain took too long. An arbiter that is the host's own goes on, so this actor must not tick there any more.
+    fn handle(&mut self, _: StopActor, ctx: &mut Context<Self>) {
+        if let Some(device) = self.device.take() {
+            tracing::warn!(device = %self.id, lanes_busy = self.lanes.num_busy(), "device is stopped undrained");
+            // What still runs there may never end: freeing would wait for it.
+            device.backend.abandon();
+        }
+        self.phase = Phase::Closed;
+        self.publish_status();
+        ctx.stop();
     }
 }
 

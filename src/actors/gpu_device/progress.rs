@@ -21,6 +21,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         self.pump(ctx);
         self.apply_cancels(ctx);
         self.check_watchdog(ctx);
+        self.publish_status();
     }
 
     /// Takes in all that has ended. Each event is one of a bounded number of stages in flight, so this ends.

@@ -8,7 +8,7 @@ use actix::{Actor, ArbiterHandle, Recipient};
 use crate::actors::gpu_device::{DeviceConfig, DevicePeers, GpuDevice};
 use crate::backend::BackendFactory;
 use crate::ids::DeviceId;
-use crate::messages::lifecycle::{DeviceAddress, Drain};
+use crate::messages::lifecycle::{DeviceAddress, Drain, StopActor};
 
 /// A device that can be started, and started again after its actor died. `cuda`, `cpu` and `sim` mix freely in a
 /// `Vec<Arc<dyn DeviceSpawner>>`.
@@ -29,6 +29,8 @@ pub struct DeviceHandle {
     pub id: DeviceId,
     pub address: DeviceAddress,
     pub drain: Recipient<Drain>,
+    /// For one that does not drain in time.
+    pub stop: Recipient<StopActor>,
 }
 
 impl DeviceHandle {
@@ -81,7 +83,8 @@ impl<F: BackendFactory> DeviceSpawner for FactorySpawner<F> {
                 evict: actor.clone().recipient(),
                 status: actor.clone().recipient(),
             },
-            drain: actor.recipient(),
+            drain: actor.clone().recipient(),
+            stop: actor.recipient(),
         }
     }
 }

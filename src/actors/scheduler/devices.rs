@@ -27,6 +27,8 @@ pub(super) enum Service {
 }
 
 pub(super) struct Device {
+    /// Of the actor that was heard of last; what an earlier one said or held is void.
+    pub life: u64,
     pub info: Option<DeviceInfo>,
     pub address: Option<DeviceAddress>,
     pub service: Service,
@@ -49,6 +51,7 @@ pub(super) struct Device {
 impl Device {
     fn new(policy: HealthPolicy) -> Self {
         Self {
+            life: 0,
             info: None,
             address: None,
             service: Service::Starting,
@@ -69,6 +72,7 @@ impl Device {
 
     /// A new life: everything its predecessor held has come back or is lost.
     pub fn ready(&mut self, ready: DeviceReady) {
+        self.life = ready.life;
         self.num_restarts += u64::from(self.info.is_some());
         self.service = Service::Ready;
         self.free_lanes = ready.num_lanes;
@@ -103,9 +107,9 @@ impl Device {
         LaneKind::Normal
     }
 
-    /// A credit came back. Those of a withdrawn device are void.
-    pub fn freed(&mut self, kind: LaneKind) {
-        if self.service != Service::Ready {
+    /// A credit came back. Those of a withdrawn device are void, and those that an earlier life still held.
+    pub fn freed(&mut self, life: u64, kind: LaneKind) {
+        if self.service != Service::Ready || life != self.life {
             return;
         }
         match kind {
@@ -146,8 +150,12 @@ impl Devices {
         self.0.get_mut(id)
     }
 
-    pub fn service(&self, id: &DeviceId) -> Option<&Service> {
-        self.0.get(id).map(|device| &device.service)
+    /// It will not come back: why.
+    pub fn gone(&self, id: &DeviceId) -> Option<String> {
+        match &self.0.get(id)?.service {
+            Service::Gone { reason } => Some(format!("{id}: {reason}")),
+            _ => None,
+        }
     }
 
     pub fn contains(&self, id: &DeviceId) -> bool {
@@ -185,20 +193,14 @@ impl Devices {
         self.0.values().any(|device| device.free_lanes > 0 && device.resident.contains(circuit))
     }
 
-    /// Devices other than `never` that are in service or may come back.
+    /// Whether an allowed device is in service or may come back.
     pub fn may_serve(&self, mut allowed: impl FnMut(&DeviceId) -> bool) -> bool {
         self.0.iter().any(|(id, device)| !matches!(device.service, Service::Gone { .. }) && allowed(id))
     }
 
     /// Nothing will come back: why.
     pub fn all_gone(&self) -> Option<String> {
-        let mut reasons = Vec::new();
-        for (id, device) in &self.0 {
-            match &device.service {
-                Service::Gone { reason } => reasons.push(format!("{id}: {reason}")),
-                _ => return None,
-            }
-        }
+        let reasons: Vec<String> = self.0.keys().map(|id| self.gone(id)).collect::<Option<_>>()?;
         Some(if reasons.is_empty() { "none is configured".to_owned() } else { reasons.join("; ") })
     }
 

@@ -1,28 +1,28 @@
 //! What the table makes possible: expiry, circuits, witnesses, dispatch, verification.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::devices::Service;
-use super::job::{PartitionState, Witness};
+use super::job::{JobSpec, PartitionState, Witness};
 use super::{Circuit, Scheduler};
 use crate::backend::PartitionWork;
-use crate::circuits::Workload;
 use crate::error::{EngineError, ScheduleError};
 use crate::groth16::Evaluations;
-use crate::ids::{Attempt, DeviceId, JobId, PartitionIndex, WorkRef};
+use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
 use crate::messages::job::JobEvent;
 use crate::messages::synthesis::{
     PrepareCircuit, PreparedCircuit, SynthesizeWitness, UnverifiedProof, VerifyJob, VerifyProofs,
 };
-use crate::policy::placement::{place, Choice, Wish};
+use crate::policy::placement::{place, Choice, DeviceView, Wish};
 
 impl Scheduler {
     /// Does everything that can be done now. Cheap when there is nothing.
     pub(super) fn pump(&mut self) {
         self.expire();
         self.fail_hopeless();
+        self.fail_misplaced();
         self.ask_for_witnesses();
         self.dispatch();
         self.report_drained();
@@ -51,8 +51,8 @@ impl Scheduler {
     }
 
     /// Asks the Synthesizer for a circuit, unless it has it or was asked.
-    pub(super) fn ensure_circuit(&mut self, workload: &Arc<dyn Workload>, span: &tracing::Span) {
-        let now = self.now();
+    pub(super) fn ensure_circuit(&mut self, spec: &JobSpec) {
+        let (now, workload) = (self.now(), &spec.workload);
         match self.circuits.get_mut(workload.circuit()) {
             Some(Circuit::Ready { used_at, .. }) => {
                 *used_at = now;
@@ -63,9 +63,11 @@ impl Scheduler {
         }
         self.circuits.insert(workload.circuit().clone(), Circuit::Loading { source: workload.srs() });
         if let Some(synthesizer) = &self.synthesizer {
-            synthesizer
-                .prepare
-                .do_send(PrepareCircuit { workload: Arc::clone(workload), span: span.clone() });
+            synthesizer.prepare.do_send(PrepareCircuit {
+                workload: Arc::clone(workload),
+                priority: spec.priority,
+                span: spec.span.clone(),
+            });
         }
     }
 
@@ -148,12 +150,16 @@ impl Scheduler {
         let list = if without_witness { &self.waiting } else { &self.ready };
         let mut candidates = Vec::with_capacity(list.len());
         let mut under_way = (JobId(0), 0);
+        // The same for all partitions of a circuit: made once.
+        let mut views: HashMap<&CircuitId, Vec<DeviceView>> = HashMap::new();
         for &(job, partition) in list {
             let entry = &self.jobs[&job];
             let possible = if without_witness {
                 matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready { .. }))
             } else {
-                matches!(self.choose(job, partition, now), Choice::Device(_))
+                let views =
+                    views.entry(entry.circuit()).or_insert_with(|| self.devices.views(entry.circuit(), now));
+                matches!(self.choose(job, partition, views), Choice::Device(_))
             };
             if possible {
                 // Partitions of a job are listed together: counted once.
@@ -168,7 +174,7 @@ impl Scheduler {
         Some((candidates[index].job, candidates[index].partition))
     }
 
-    fn choose(&self, job: JobId, index: PartitionIndex, now: Duration) -> Choice {
+    fn choose(&self, job: JobId, index: PartitionIndex, views: &[DeviceView]) -> Choice {
         let entry = &self.jobs[&job];
         let partition = &entry.partitions[index.0 as usize];
         let wish = Wish {
@@ -177,7 +183,7 @@ impl Scheduler {
             avoid: &partition.avoid,
             never: &partition.never,
         };
-        place(&wish, &self.devices.views(entry.circuit(), now))
+        place(&wish, views)
     }
 
     /// Gives partitions to devices while there are credits.
@@ -186,7 +192,8 @@ impl Scheduler {
             return;
         }
         while let Some((job, partition)) = self.next_of(false) {
-            let Choice::Device(device) = self.choose(job, partition, self.now()) else { return };
+            let views = self.devices.views(self.jobs[&job].circuit(), self.now());
+            let Choice::Device(device) = self.choose(job, partition, &views) else { return };
             self.prove(job, partition, device);
         }
     }
@@ -218,7 +225,7 @@ impl Scheduler {
         let freed = self.own().lane_freed.clone();
         let device = self.devices.get_mut(&id).expect("placement names a device of the table");
         assert_eq!(device.service, Service::Ready, "placement names a device in service");
-        let credit = LaneCredit::new(id, device.spend(priority), freed);
+        let credit = LaneCredit::new(id, device.life, device.spend(priority), freed);
         let address = device.address.as_ref().expect("a device in service has an address");
         address.prove.do_send(ProvePartition { work, priority, cancel, credit, span });
     }

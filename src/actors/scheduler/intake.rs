@@ -1,6 +1,7 @@
 //! Callers: jobs come in, are attached to, let go of, cancelled.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Context, Handler, MessageResult};
 use tokio::sync::{mpsc, watch};
@@ -36,15 +37,21 @@ impl Scheduler {
             kind: submit.workload.kind(),
             digest: submit.workload.digest(),
             blinding: blinding_identity(&submit.blinding),
+            placement: submit.placement.clone(),
         });
         let priority = submit.priority.unwrap_or_else(|| Priority::of(submit.workload.kind()));
+        let deadline = submit.deadline.map(|limit| self.now().saturating_add(limit));
         if let Some(known) = identity.as_ref().and_then(|identity| self.identities.find(identity)) {
-            if let Some(accepted) = self.attach(known, priority) {
+            if let Some(accepted) = self.attach(known, priority, deadline) {
                 self.totals.attached += 1;
                 return Ok(accepted);
             }
         }
-        if let Some(reason) = self.devices.all_gone() {
+        let wanted_is_gone = match &submit.placement {
+            Placement::Device(id) => self.devices.gone(id),
+            Placement::Any => None,
+        };
+        if let Some(reason) = wanted_is_gone.or_else(|| self.devices.all_gone()) {
             return Err(ScheduleError::NoDevice(reason).into());
         }
         admit(self.draining, self.jobs.len(), self.config.max_queued_jobs, priority)?;
@@ -124,24 +131,31 @@ impl Scheduler {
         if let Some(identity) = identity {
             self.identities.insert(identity, id);
         }
-        self.deadlines.extend(spec.deadline.map(|deadline| (deadline, id)));
+        let deadline = spec.deadline;
+        self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
         self.waiting.extend((0..spec.workload.num_partitions()).map(|index| (id, PartitionIndex(index))));
         self.totals.accepted += 1;
-        self.ensure_circuit(&spec.workload, &spec.span);
+        self.ensure_circuit(&spec);
         self.jobs.insert(id, Job::new(spec));
-        let mut accepted = self.attach(id, priority).expect("the job was just put into the table");
+        let mut accepted = self.attach(id, priority, deadline).expect("the job was just put into the table");
         accepted.attached = false;
         accepted
     }
 
     /// One more caller waits for this job. `None`: it is not known any more.
-    fn attach(&mut self, id: JobId, priority: Priority) -> Option<JobAccepted> {
+    fn attach(&mut self, id: JobId, priority: Priority, deadline: Option<Duration>) -> Option<JobAccepted> {
         let number = self.next_ticket;
         self.next_ticket += 1;
         let (sender, events) = mpsc::unbounded_channel();
         let (request_id, result) = if let Some(job) = self.jobs.get_mut(&id) {
             // Somebody needs it more urgently than the first caller did.
             job.spec.priority = job.spec.priority.max(priority);
+            // It must not end while somebody has time left to wait for it.
+            let latest = job.spec.deadline.zip(deadline).map(|(a, b)| a.max(b));
+            if let Some(former) = std::mem::replace(&mut job.spec.deadline, latest) {
+                self.deadlines.remove(&(former, id));
+            }
+            self.deadlines.extend(latest.map(|deadline| (deadline, id)));
             job.tickets.insert(number);
             send(&sender, job.accepted_event());
             job.listeners.push(sender);
@@ -162,7 +176,8 @@ fn send(sender: &mpsc::UnboundedSender<JobEvent>, event: JobEvent) {
     sender.send(event).expect("the receiver is alive");
 }
 
-fn is_same_key(a: &SrsSource, b: &SrsSource) -> bool {
+/// Whether two sources give the same proving key, as far as can be told without reading files.
+pub(super) fn is_same_key(a: &SrsSource, b: &SrsSource) -> bool {
     match (a, b) {
         (SrsSource::File(a), SrsSource::File(b)) => a == b,
         (SrsSource::Memory(a), SrsSource::Memory(b)) => {

@@ -87,6 +87,14 @@ impl Partition {
         }
     }
 
+    /// Is yet to be given to a device.
+    pub fn needs_device(&self) -> bool {
+        matches!(
+            self.state,
+            PartitionState::Waiting | PartitionState::Synthesizing | PartitionState::Ready { .. }
+        )
+    }
+
     /// On a device, or beyond.
     pub fn has_run(&self) -> bool {
         self.attempts > 0

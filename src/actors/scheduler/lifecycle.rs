@@ -15,8 +15,9 @@ impl Handler<DeviceReady> for Scheduler {
     type Result = ();
 
     fn handle(&mut self, ready: DeviceReady, _: &mut Context<Self>) {
-        if let Some(device) = self.devices.get_mut(&ready.info.id) {
-            device.ready(ready);
+        match self.devices.get_mut(&ready.info.id) {
+            Some(device) if ready.life >= device.life => device.ready(ready),
+            _ => return,
         }
         self.pump();
     }
@@ -26,6 +27,11 @@ impl Handler<DeviceLost> for Scheduler {
     type Result = ();
 
     fn handle(&mut self, lost: DeviceLost, _: &mut Context<Self>) {
+        match self.devices.get_mut(&lost.device) {
+            Some(device) if lost.life >= device.life => device.life = lost.life,
+            // Its successor is there already.
+            _ => return,
+        }
         let reason = lost.error.to_string();
         self.withdraw(&lost.device, Service::Withdrawn { reason: reason.clone() }, &reason);
         self.pump();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::devices::Service;
 use super::job::{Job, Partition, PartitionState};
 use super::{Circuit, EndedJob, Scheduler};
-use crate::error::{DeviceError, EngineError, ErrorClass};
+use crate::error::{DeviceError, EngineError, ErrorClass, ScheduleError};
 use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, ProofOutcome};
 use crate::messages::lifecycle::Drained;
@@ -173,25 +173,28 @@ impl Scheduler {
             let error = DeviceError::Lost { at: at.on(id.clone()), what: what.to_owned() };
             self.retry(job, index, id, error);
         }
-        self.fail_misplaced();
     }
 
-    /// Ends jobs that asked for a device which is gone for good.
-    fn fail_misplaced(&mut self) {
-        let gone = |id: &DeviceId| match self.devices.service(id) {
-            Some(Service::Gone { reason }) => Some(format!("{id}: {reason}")),
-            _ => None,
-        };
-        let hopeless: Vec<(JobId, String)> = self
+    /// Ends jobs with a partition that only devices could take which are gone for good.
+    pub(super) fn fail_misplaced(&mut self) {
+        let gone: Vec<String> = self.devices.iter().filter_map(|(id, _)| self.devices.gone(id)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let hopeless: Vec<JobId> = self
             .jobs
             .iter()
-            .filter_map(|(job, entry)| match &entry.spec.placement {
-                Placement::Device(id) => gone(id).map(|reason| (*job, reason)),
-                Placement::Any => None,
+            .filter(|(_, entry)| {
+                let placement = &entry.spec.placement;
+                entry.partitions.iter().filter(|partition| partition.needs_device()).any(|partition| {
+                    !self.devices.may_serve(|id| is_allowed(placement, id) && !partition.never.contains(id))
+                })
             })
+            .map(|(job, _)| *job)
             .collect();
-        for (job, reason) in hopeless {
-            self.finish(job, Err(crate::error::ScheduleError::NoDevice(reason).into()));
+        for job in hopeless {
+            let reason = format!("none is left that could take all of it; gone are {}", gone.join("; "));
+            self.finish(job, Err(ScheduleError::NoDevice(reason).into()));
         }
     }
 

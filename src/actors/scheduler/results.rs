@@ -104,7 +104,7 @@ impl Handler<LaneFreed> for Scheduler {
 
     fn handle(&mut self, freed: LaneFreed, _: &mut Context<Self>) {
         if let Some(device) = self.devices.get_mut(&freed.device) {
-            device.freed(freed.kind);
+            device.freed(freed.life, freed.kind);
         }
         self.pump();
     }

@@ -106,7 +106,11 @@ impl Scheduler {
         let mut resident_srs: Vec<String> = device.resident.iter().map(ToString::to_string).collect();
         resident_srs.sort();
         let info = device.info.as_ref();
-        let own = self.board.get(id).map(|entry| entry.value().clone());
+        // What one that died of a panic wrote last is still on the board, and no longer true.
+        let own = match device.service {
+            Service::Ready => self.board.get(id).map(|entry| entry.value().clone()),
+            _ => None,
+        };
         let figure = |of: fn(&DeviceStatus) -> u64| own.as_ref().map_or(0, of);
         EngineDeviceStatus {
             id: id.to_string(),

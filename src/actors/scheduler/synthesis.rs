@@ -21,7 +21,7 @@ impl Handler<SynthesizerReady> for Scheduler {
 
     /// The first, or the successor of one that died: whatever that one was asked for is asked for again.
     fn handle(&mut self, ready: SynthesizerReady, _: &mut Context<Self>) {
-        self.synthesizer = Some(ready.address.clone());
+        self.synthesizer = Some(ready.address);
         for (id, job) in &mut self.jobs {
             job.verifying = false;
             job.library_check = false;
@@ -34,17 +34,37 @@ impl Handler<SynthesizerReady> for Scheduler {
                     self.waiting.insert((*id, PartitionIndex(index as u32)));
                 }
             }
-            if let Some(Circuit::Loading { .. }) = self.circuits.get(job.circuit()) {
-                let (workload, span) = (Arc::clone(&job.spec.workload), job.spec.span.clone());
-                ready.address.prepare.do_send(PrepareCircuit { workload, span });
-            }
         }
+        self.ask_for_loading_circuits();
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for job in jobs {
             self.verify_waiting(job);
             self.check_whole(job);
         }
         self.pump();
+    }
+}
+
+impl Scheduler {
+    /// Once per circuit. One that no job needs is forgotten instead, so that its next job asks for it.
+    fn ask_for_loading_circuits(&mut self) {
+        let Some(synthesizer) = &self.synthesizer else { return };
+        let jobs = &self.jobs;
+        self.circuits.retain(|id, circuit| {
+            if let Circuit::Ready { .. } = circuit {
+                return true;
+            }
+            let most_urgent =
+                jobs.values().filter(|job| job.circuit() == id).max_by_key(|job| job.spec.priority);
+            if let Some(job) = most_urgent {
+                synthesizer.prepare.do_send(PrepareCircuit {
+                    workload: Arc::clone(&job.spec.workload),
+                    priority: job.spec.priority,
+                    span: job.spec.span.clone(),
+                });
+            }
+            most_urgent.is_some()
+        });
     }
 }
 
@@ -65,10 +85,10 @@ impl Handler<CircuitPrepared> for Scheduler {
         let now = self.now();
         let id = prepared.circuit.id.clone();
         match self.circuits.get_mut(&id) {
-            Some(entry @ Circuit::Loading { .. }) => {
+            Some(entry) if entry.is_loading(&prepared.circuit.source) => {
                 *entry = Circuit::Ready { circuit: prepared.circuit, used_at: now };
             }
-            // Prepared twice after a restart, or no longer wanted.
+            // Prepared twice after a restart, no longer wanted, or an earlier key of this id.
             _ => return,
         }
         for job in self.jobs.values_mut().filter(|job| *job.circuit() == id) {
@@ -84,8 +104,8 @@ impl Handler<CircuitFailed> for Scheduler {
     type Result = ();
 
     fn handle(&mut self, failed: CircuitFailed, _: &mut Context<Self>) {
-        let CircuitFailed { circuit, error } = failed;
-        if !matches!(self.circuits.get(&circuit), Some(Circuit::Loading { .. })) {
+        let CircuitFailed { circuit, source, error } = failed;
+        if !self.circuits.get(&circuit).is_some_and(|entry| entry.is_loading(&source)) {
             return;
         }
         self.circuits.remove(&circuit);
@@ -135,6 +155,11 @@ impl Handler<SynthesisFailed> for Scheduler {
 
     fn handle(&mut self, failed: SynthesisFailed, _: &mut Context<Self>) {
         let SynthesisFailed { at, error } = failed;
+        let (Some(index), Some(job)) = (at.partition, self.jobs.get_mut(&at.job)) else { return };
+        // Asked twice after a restart: the other answer came first.
+        if !matches!(job.partition(index).state, PartitionState::Synthesizing) {
+            return;
+        }
         self.finish(at.job, Err(EngineError::Synthesis { at, source: error }));
         self.pump();
     }

@@ -43,7 +43,10 @@ pub(super) fn prepare_circuit(command: PrepareCircuit, config: &SynthesizerConfi
         Ok(circuit) => {
             peers.prepared.do_send(CircuitPrepared { circuit: Arc::new(circuit), elapsed: begun.elapsed() })
         }
-        Err(error) => peers.circuit_failed.do_send(CircuitFailed { circuit, error }),
+        Err(error) => {
+            let source = command.workload.srs();
+            peers.circuit_failed.do_send(CircuitFailed { circuit, source, error });
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cuzk::circuits::request::read_input;
 use sha2::{Digest, Sha256};
@@ -39,16 +39,30 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::input(path.display().to_string(), format!("{}: {error}", path.display()))
 }
 
-/// Writes a file that is there whole or not at all: beside it first, then renamed.
+/// Writes a file that is there whole or not at all: beside it first, then renamed. A link's target is written, not the
+/// link; what is no file, such as a pipe or a terminal, is written to as it is.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let write = || -> std::io::Result<()> {
-        let mut file = temporary().tempfile_in(folder(path))?;
+        if is_special(path) {
+            return std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
+        }
+        let path = target(path);
+        let mut file = temporary().tempfile_in(folder(&path))?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
+        file.persist(&path).map_err(|error| error.error)?;
         Ok(())
     };
     write().map_err(|error| unwritable(path, &error))
+}
+
+/// There, and neither a file nor a folder.
+fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+fn target(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Whether [`write_atomically`] would do, before minutes are spent on what shall be written.
@@ -56,7 +70,10 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(Failure::usage(format!("{}: is a folder; name a file in it", path.display())));
     }
-    temporary().tempfile_in(folder(path)).map(drop).map_err(|error| unwritable(path, &error))
+    if is_special(path) {
+        return Ok(());
+    }
+    temporary().tempfile_in(folder(&target(path))).map(drop).map_err(|error| unwritable(path, &error))
 }
 
 fn folder(path: &Path) -> &Path {

@@ -118,13 +118,17 @@ fn manifest_jobs(path: &Path, manifest: &Manifest) -> Vec<Result<Job, Box<BadJob
     }
     let job = |request: usize| {
         let read = || -> Result<Job, Failure> {
+            let statement = manifest.request(request, folder(path))?;
+            // Decoded once more by the engine; here, so that the manifest is not believed over its input files.
+            let workload = statement.clone().decode(Path::new(""))?;
+            manifest.check_statement(request, workload.as_ref())?;
             Ok(Job {
                 file: path.to_owned(),
                 request,
                 circuit: circuit.clone(),
                 request_id: String::new(),
                 priority: None,
-                statement: manifest.request(request, folder(path))?,
+                statement,
                 recorded: Recorded {
                     blindings: manifest.blindings(request)?,
                     proof: manifest.proof(request)?.map(<[u8]>::to_vec),

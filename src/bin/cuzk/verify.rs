@@ -135,7 +135,11 @@ fn decode(manifest: &Manifest, args: &VerifyArgs, params: &Path) -> Result<Vec<I
     }
     chosen
         .into_iter()
-        .map(|index| Ok((index, manifest.request(index, dir)?.decode(params)?)))
+        .map(|index| {
+            let workload = manifest.request(index, dir)?.decode(params)?;
+            manifest.check_statement(index, workload.as_ref())?;
+            Ok((index, workload))
+        })
         .collect::<Result<_, Failure>>()
         .map_err(|failure| failure.in_file(&args.manifest.display().to_string()))
 }
