@@ -354,6 +354,49 @@ fn bad_vanilla_proofs_are_refused_with_their_place() {
 }
 
 #[test]
+fn a_manifest_is_not_believed_over_its_input_files() {
+    let edits: [(&str, fn(&mut Value)); 5] = [
+        ("requests[0].public_inputs[0][0]", |manifest| {
+            manifest["requests"][0]["public_inputs"][0][0] = "00".repeat(32).into();
+        }),
+        ("requests[0].public_inputs[0]", |manifest| {
+            manifest["requests"][0]["public_inputs"][0].as_array_mut().unwrap().pop();
+        }),
+        ("requests[0].public_inputs", |manifest| {
+            manifest["requests"][0]["public_inputs"] = Value::Array(Vec::new());
+        }),
+        ("requests[0].sectors", |manifest| {
+            manifest["requests"][0]["vanilla"].as_array_mut().unwrap().pop();
+        }),
+        ("prover_id", |manifest| manifest["miner_id"] = 1.into()),
+    ];
+    for (field, edit) in edits {
+        let dir = copy_of(WINDOW);
+        let manifest = edit_manifest(&dir, edit);
+        let error = refused(&[&manifest]);
+        assert!(error["message"].as_str().unwrap().contains(field), "{field}: {error}");
+        let proof = path(&dir, "proof.bin");
+        let run = cuzk(&["verify", "--params", params(), &manifest, &proof]).expect(3);
+        assert!(run.stderr.contains(field), "{field}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_result_goes_through_links_and_into_what_is_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+    fs::write(&target, b"old").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let manifest = format!("{WINDOW}/manifest.json");
+    for out in [link.to_str().unwrap(), "/dev/null"] {
+        cuzk(&["prove", "--params", params(), "--out", out, &manifest]).expect(0);
+    }
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read(&target).unwrap().len(), 192);
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
 fn bad_request_files_are_refused_with_their_place() {
     let dir = tempfile::tempdir().unwrap();
     let file = path(&dir, "request.json");
