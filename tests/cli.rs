@@ -355,7 +355,8 @@ fn bad_vanilla_proofs_are_refused_with_their_place() {
 
 #[test]
 fn a_manifest_is_not_believed_over_its_input_files() {
-    let edits: [(&str, fn(&mut Value)); 5] = [
+    type Edit = fn(&mut Value);
+    let edits: [(&str, Edit); 5] = [
         ("requests[0].public_inputs[0][0]", |manifest| {
             manifest["requests"][0]["public_inputs"][0][0] = "00".repeat(32).into();
         }),
@@ -539,6 +540,8 @@ fn parameters_that_are_there_are_kept_unless_forced() {
     let again = cuzk(&["params", "generate", "wpost-2k", "--params", params()]).expect(0);
     assert!(again.stdout.contains("there already"), "{}", again.stdout);
     let checked = cuzk(&["params", "check", "wpost-2k", "--params", params()]).expect(0);
+    let nothing = cuzk(&["params", "check", "--params", "/nonexistent"]).expect(2);
+    assert!(nothing.stderr.contains("no parameter files there"), "{}", nothing.stderr);
     assert!(checked.stdout.contains("TEST parameters"), "{}", checked.stdout);
     let listed = cuzk(&["params", "list", "--json", "--params", params()]).expect(0).json_lines();
     let state =
@@ -597,5 +600,6 @@ fn circuits_and_devices_are_listed() {
     let devices = cuzk(&["devices", "--json", "--device", "sim:3"]).expect(0).json_lines();
     let ids: Vec<&str> = devices.iter().map(|line| line["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["sim-0", "sim-1", "sim-2"]);
+    assert!(devices.iter().all(|line| line["state"] == "ready"), "{devices:?}");
     assert!(cuzk(&["devices"]).expect(0).stdout.contains("cpu"));
 }

@@ -49,7 +49,7 @@ impl Config {
             DeviceChoice::Sim(fleet) => sim_specs(fleet),
             DeviceChoice::Cuda => Err(ConfigError::Value {
                 key: "gpus.devices".to_owned(),
-                what: "this program was built without CUDA: use `cpu`, or a build with the feature `cuda`"
+                what: "this program was built without CUDA: no build proves on GPUs yet, use `cpu`"
                     .to_owned(),
             }),
         }

@@ -1,6 +1,6 @@
 //! `cuzk devices`: what would prove, opened and tested.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use cuzk::config::Config;
@@ -10,6 +10,8 @@ use cuzk::messages::status::EngineDeviceStatus;
 use crate::failure::Failure;
 use crate::options::DeviceOption;
 use crate::{ui, BACKENDS_NOT_BUILT};
+
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// List the devices that would prove, after opening each and testing it
 #[derive(Args)]
@@ -26,6 +28,12 @@ pub fn run(args: &DevicesArgs, config: &Config) -> Result<(), Failure> {
     config.gpus.devices = args.device.choice(&config);
     let engine = Engine::start(config.engine_config()?)?;
     let ready = engine.wait_ready_blocking();
+    // Ready means one device: the others are waited for as well, and no longer than an engine would.
+    let limit = Duration::from_secs(config.gpus.start_limit_s);
+    let begun = Instant::now();
+    while begun.elapsed() < limit && engine.status().devices.iter().any(|device| device.state == "starting") {
+        std::thread::sleep(POLL_INTERVAL);
+    }
     let devices = engine.status().devices.clone();
     engine.shutdown_blocking(Duration::ZERO);
     if args.json {

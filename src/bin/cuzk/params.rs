@@ -155,7 +155,8 @@ fn check(args: &CheckArgs, dir: &Path, ui: Ui) -> Result<(), Failure> {
         let there: Vec<CircuitSpec> =
             find(dir).into_iter().filter(|file| file.bytes.is_some()).map(|file| file.spec).collect();
         if there.is_empty() {
-            ui::out(&format!("no parameter files in {}", dir.display()));
+            let what = "no parameter files there: name their folder with --params, or `cuzk params generate`";
+            return Err(Failure::usage(format!("{}: {what}", dir.display())));
         }
         there
     } else {
