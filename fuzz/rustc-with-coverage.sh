@@ -4,6 +4,10 @@
 # the ordinary release build: nothing but these packages is compiled again. The flags are LLVM's and work on stable Rust.
 rustc=$1
 shift
+# A build script is a program of its own, without libFuzzer's run time to link with.
+case " $* " in
+*" --crate-name build_script_build "*) exec "$rustc" "$@" ;;
+esac
 exec "$rustc" "$@" \
     --cfg fuzzing \
     -Cpasses=sancov-module \
