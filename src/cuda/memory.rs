@@ -10,6 +10,7 @@ use std::{fmt, mem, slice};
 
 use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 
+use super::error::CudaCode;
 use super::{sys, Context, CudaError, Event, Stream};
 
 /// Types that may be copied to and from a device as they lie in memory.
@@ -105,7 +106,7 @@ impl<T: DeviceData> DeviceBuffer<T> {
     /// Uninitialised memory: 4 to 12 µs once the pool is warm. `length` may be 0.
     ///
     /// # Errors
-    /// [`CudaError::OverReservation`], or the driver's failure (out of memory).
+    /// [`CudaError::OverReservation`], [`CudaError::Allocation`], or another failure of the driver.
     pub fn new(reservation: &Reservation, stream: &Stream, length: usize) -> Result<Self, CudaError> {
         let bytes = length.checked_mul(mem::size_of::<T>()).expect("no device has 2^64 bytes");
         reservation.charge(bytes as u64)?;
@@ -120,6 +121,10 @@ impl<T: DeviceData> DeviceBuffer<T> {
             stream.context().bind()?;
             // SAFETY: valid for one write; the stream is alive. On failure the pointer stays 0: nothing to free.
             let code = unsafe { sys::cuMemAllocAsync(&mut buffer.pointer, bytes, stream.raw()) };
+            if code == CudaCode::OUT_OF_MEMORY {
+                let device = stream.context().device().id.clone();
+                return Err(CudaError::Allocation { asked_bytes: bytes as u64, device });
+            }
             stream.context().check("cuMemAllocAsync", code)?;
         }
         Ok(buffer)
@@ -274,6 +279,34 @@ impl<T: DeviceData> DeviceBuffer<T> {
             self.stream.context().check("cuMemcpyDtoHAsync", code)?;
         }
         Pending::new(to, &self.stream)
+    }
+}
+
+/// Device memory that bytes can be copied into, whatever its elements are.
+pub trait CopyTarget {
+    fn size_bytes(&self) -> usize;
+
+    #[doc(hidden)]
+    fn address(&self) -> DeviceAddress;
+}
+
+/// Where a buffer lies; of use to this module alone.
+#[derive(Clone, Copy)]
+pub struct DeviceAddress(sys::CUdeviceptr);
+
+impl DeviceAddress {
+    pub(super) fn at(self, offset_bytes: usize) -> sys::CUdeviceptr {
+        self.0 + offset_bytes as sys::CUdeviceptr
+    }
+}
+
+impl<T: DeviceData> CopyTarget for DeviceBuffer<T> {
+    fn size_bytes(&self) -> usize {
+        DeviceBuffer::size_bytes(self)
+    }
+
+    fn address(&self) -> DeviceAddress {
+        DeviceAddress(self.pointer)
     }
 }
 
