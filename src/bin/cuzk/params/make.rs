@@ -11,7 +11,7 @@ use cuzk::error::SrsError;
 use cuzk::groth16::generate::{generate_params, Generated};
 use cuzk::groth16::srs_file::{read_counts, read_vk, remove_leftovers, Leftover};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, EXIT_USAGE};
 use crate::interrupt::Interrupts;
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
@@ -52,7 +52,7 @@ impl<'a> Maker<'a> {
                 spec.sector_size
             )));
         }
-        files::check_enterable(self.dir)?;
+        files::check_enterable(self.dir).map_err(|failure| Failure { code: EXIT_USAGE, ..failure })?;
         self.remove_leftovers()?;
         let mut missing = Vec::new();
         for spec in specs {
@@ -89,12 +89,7 @@ impl<'a> Maker<'a> {
         let refused = |error: std::io::Error| unwritable(self.dir, &error);
         fs::create_dir_all(self.dir).map_err(refused)?;
         files::try_folder(self.dir).map_err(refused)?;
-        let free_bytes = files::free_bytes(self.dir).map_err(refused)?;
-        if needs_bytes <= free_bytes {
-            return Ok(());
-        }
-        let (needs, has) = (ui::bytes(needs_bytes), ui::bytes(free_bytes));
-        Err(unwritable(self.dir, &format_args!("needs {needs} of free space, has {has}")))
+        check_space(self.dir, needs_bytes, files::free_bytes(self.dir).map_err(refused)?)
     }
 
     fn make(&self, spec: &CircuitSpec, files: &Files) -> Result<(), Failure> {
@@ -165,6 +160,14 @@ impl<'a> Maker<'a> {
     }
 }
 
+fn check_space(dir: &Path, needs_bytes: u64, free_bytes: u64) -> Result<(), Failure> {
+    if needs_bytes <= free_bytes {
+        return Ok(());
+    }
+    let (needs, has) = (ui::bytes(needs_bytes), ui::bytes(free_bytes));
+    Err(unwritable(dir, &format_args!("needs {needs} of free space, has {has}")))
+}
+
 fn unwritable(path: &Path, error: &dyn fmt::Display) -> Failure {
     let advice = "choose another folder with --params";
     Failure::usage(format!("{}: cannot write: {error}; {advice}", path.display()))
@@ -179,4 +182,29 @@ fn check_digest(spec: &CircuitSpec, files: &Files, made: &Generated) -> Result<(
     }
     let what = format!("{path}: sha256 is {sha256}, expected {}: report this", known.params_sha256);
     Err(Failure::proving(path.to_string(), what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_space_is_wrong_use_with_both_numbers() {
+        let dir = Path::new("/somewhere");
+        check_space(dir, 5 << 30, 5 << 30).unwrap();
+        let failure = check_space(dir, 5 << 30, (5 << 30) - 1).unwrap_err();
+        assert_eq!(failure.code, EXIT_USAGE);
+        let message = &failure.message;
+        assert!(
+            message.starts_with("/somewhere: cannot write: needs 5.0 GiB of free space, has "),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn free_space_is_read_from_the_system() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(files::free_bytes(dir.path()).unwrap() > 0);
+        assert!(files::free_bytes(&dir.path().join("absent")).is_err());
+    }
 }
