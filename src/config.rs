@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
 
+pub use engine::{BACKENDS_BUILT, BACKENDS_NOT_BUILT};
 pub use values::{ByteSize, DeviceChoice, LogFormat, MemoryBudget};
 
 /// Environment variable that names the configuration file.
@@ -155,7 +156,9 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let environment: Vec<(String, String)> =
             environment.into_iter().filter(|(name, _)| name.starts_with("CUZK_")).collect();
-        let named = environment.iter().find(|(name, _)| name == CONFIG_FILE_VARIABLE);
+        // Empty means the same as not set, as for every variable of this kind.
+        let named =
+            environment.iter().find(|(name, value)| name == CONFIG_FILE_VARIABLE && !value.is_empty());
         let file = file.map(Path::to_owned).or_else(|| named.map(|(_, value)| PathBuf::from(value)));
 
         let mut loader = load::Loader::new();

@@ -168,3 +168,16 @@ fn sizes_and_devices_print_as_they_are_written() {
         assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
     }
 }
+
+#[test]
+fn a_byte_order_mark_before_the_file_is_skipped() {
+    let config = Config::from_toml("\u{feff}[synthesis]\nthreads = 3\n", "test").unwrap();
+    assert_eq!(config.synthesis.threads, 3);
+}
+
+#[test]
+fn an_empty_variable_is_as_good_as_none() {
+    assert_eq!(Config::load(None, variables(&[("CUZK_CONFIG", "")])).unwrap(), Config::default());
+    let named = Config::load(None, variables(&[("CUZK_CONFIG", "/nonexistent/cuzk.toml")]));
+    assert!(matches!(named, Err(ConfigError::Read { .. })), "{named:?}");
+}

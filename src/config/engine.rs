@@ -9,6 +9,12 @@ use crate::backend::sim::SimFleet;
 use crate::engine::{DeviceSpec, EngineConfig};
 use crate::error::ConfigError;
 
+/// Backends that this build can drive, by the names that devices are asked for with.
+pub const BACKENDS_BUILT: &[&str] =
+    if cfg!(feature = "cuda") { &["cpu", "sim", "cuda"] } else { &["cpu", "sim"] };
+/// Backends that another build of this program could drive.
+pub const BACKENDS_NOT_BUILT: &[&str] = if cfg!(feature = "cuda") { &[] } else { &["cuda"] };
+
 impl Config {
     /// The engine's settings, its devices chosen.
     ///
@@ -43,14 +49,28 @@ impl Config {
         Ok(engine)
     }
 
+    /// Whether this build can drive the devices that are asked for. Opens none, and needs no driver.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] for `gpus.devices`.
+    pub fn check_devices_built(&self) -> Result<(), ConfigError> {
+        match &self.gpus.devices {
+            DeviceChoice::Cuda if !BACKENDS_BUILT.contains(&"cuda") => Err(ConfigError::Value {
+                key: "gpus.devices".to_owned(),
+                what: "this program was built without CUDA (cargo feature `cuda`): use `cpu`".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn device_specs(&self) -> Result<Vec<DeviceSpec>, ConfigError> {
+        self.check_devices_built()?;
         match &self.gpus.devices {
             DeviceChoice::Auto | DeviceChoice::Cpu => Ok(vec![self.cpu_spec()]),
             DeviceChoice::Sim(fleet) => sim_specs(fleet),
             DeviceChoice::Cuda => Err(ConfigError::Value {
                 key: "gpus.devices".to_owned(),
-                what: "this program was built without CUDA: no build proves on GPUs yet, use `cpu`"
-                    .to_owned(),
+                what: "no build proves on GPUs yet: use `cpu`".to_owned(),
             }),
         }
     }
@@ -77,10 +97,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b05_cuda_is_refused_by_name() {
+    fn b05_only_what_is_not_built_is_refused_by_name() {
         let mut config = Config::default();
+        assert_eq!(config.check_devices_built(), Ok(()));
         config.gpus.devices = DeviceChoice::Cuda;
-        let error = config.engine_config().unwrap_err().to_string();
-        assert!(error.contains("built without CUDA"), "{error}");
+        let refused = ConfigError::Value {
+            key: "gpus.devices".to_owned(),
+            what: "this program was built without CUDA (cargo feature `cuda`): use `cpu`".to_owned(),
+        };
+        if cfg!(feature = "cuda") {
+            assert_eq!(config.check_devices_built(), Ok(()));
+        } else {
+            assert_eq!(config.check_devices_built(), Err(refused.clone()));
+            assert_eq!(config.engine_config().err(), Some(refused));
+        }
+    }
+
+    #[test]
+    fn every_backend_is_built_or_not() {
+        let mut all = [BACKENDS_BUILT, BACKENDS_NOT_BUILT].concat();
+        all.sort_unstable();
+        assert_eq!(all, ["cpu", "cuda", "sim"]);
     }
 }

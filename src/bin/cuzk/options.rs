@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use cuzk::config::{Config, DeviceChoice, LogFormat};
+use cuzk::config::{Config, DeviceChoice, LogFormat, LoggingConfig};
 use cuzk::error::ConfigError;
 
 /// Options of every command.
@@ -33,6 +33,17 @@ impl GlobalOptions {
         config.validate()?;
         Ok(config)
     }
+}
+
+/// How this program logs. What the scheduler logs of jobs that fail or are tried again, every command says itself on standard error. Who has
+/// not asked for other log lines than the default's need not read it twice.
+pub fn logging(config: &Config) -> LoggingConfig {
+    let default = LoggingConfig::default();
+    let mut logging = config.logging.clone();
+    if logging.level == default.level && logging.file == default.file {
+        logging.level += ",cuzk::actors::scheduler::outcome=error";
+    }
+    logging
 }
 
 /// The environment's variables, but for those that are no text: none of ours is one of them.
