@@ -8,6 +8,7 @@ use crate::backend::cpu::host_memory_bytes;
 use crate::backend::sim::SimFleet;
 use crate::engine::{DeviceSpec, EngineConfig};
 use crate::error::ConfigError;
+use crate::policy::selector::DeviceSelector;
 
 /// Backends that this build can drive, by the names that devices are asked for with.
 pub const BACKENDS_BUILT: &[&str] =
@@ -55,10 +56,9 @@ impl Config {
     /// [`ConfigError::Value`] for `gpus.devices`.
     pub fn check_devices_built(&self) -> Result<(), ConfigError> {
         match &self.gpus.devices {
-            DeviceChoice::Cuda if !BACKENDS_BUILT.contains(&"cuda") => Err(ConfigError::Value {
-                key: "gpus.devices".to_owned(),
-                what: "this program was built without CUDA (cargo feature `cuda`): use `cpu`".to_owned(),
-            }),
+            DeviceChoice::Cuda(_) if !BACKENDS_BUILT.contains(&"cuda") => {
+                Err(ConfigError::Value { key: "gpus.devices".to_owned(), what: WITHOUT_CUDA.to_owned() })
+            }
             _ => Ok(()),
         }
     }
@@ -66,20 +66,47 @@ impl Config {
     fn device_specs(&self) -> Result<Vec<DeviceSpec>, ConfigError> {
         self.check_devices_built()?;
         match &self.gpus.devices {
-            DeviceChoice::Auto | DeviceChoice::Cpu => Ok(vec![self.cpu_spec()]),
+            DeviceChoice::Auto => match cuda_specs(&[], self.lanes_per_gpu()) {
+                Ok(gpus) => Ok(gpus),
+                Err(reason) => {
+                    tracing::debug!(%reason, "no GPU is used");
+                    Ok(vec![self.cpu_spec()])
+                }
+            },
+            DeviceChoice::Cpu => Ok(vec![self.cpu_spec()]),
             DeviceChoice::Sim(fleet) => sim_specs(fleet),
-            DeviceChoice::Cuda => Err(ConfigError::Value {
-                key: "gpus.devices".to_owned(),
-                what: "no build proves on GPUs yet: use `cpu`".to_owned(),
-            }),
+            DeviceChoice::Cuda(selectors) => cuda_specs(selectors, self.lanes_per_gpu()),
         }
     }
 
     fn cpu_spec(&self) -> DeviceSpec {
         let GpusConfig { gpu_workers_per_device, cpu_threads, .. } = self.gpus;
-        DeviceSpec::Cpu { threads: cpu_threads as usize, lanes: gpu_workers_per_device }
+        DeviceSpec::Cpu { threads: cpu_threads as usize, lanes: gpu_workers_per_device.max(1) }
+    }
+
+    fn lanes_per_gpu(&self) -> u32 {
+        match self.gpus.gpu_workers_per_device {
+            0 => DEFAULT_LANES_PER_GPU,
+            lanes => lanes,
+        }
     }
 }
+
+/// One partition is copied to the device while the other is computed.
+const DEFAULT_LANES_PER_GPU: u32 = 2;
+
+#[cfg(feature = "cuda")]
+fn cuda_specs(selectors: &[DeviceSelector], num_lanes: u32) -> Result<Vec<DeviceSpec>, ConfigError> {
+    let factories = crate::cuda::backend::select_devices(selectors, num_lanes)?;
+    Ok(factories.into_iter().map(|factory| DeviceSpec::Spawner(FactorySpawner::boxed(factory))).collect())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_specs(_: &[DeviceSelector], _: u32) -> Result<Vec<DeviceSpec>, ConfigError> {
+    Err(ConfigError::Value { key: "gpus.devices".to_owned(), what: WITHOUT_CUDA.to_owned() })
+}
+
+const WITHOUT_CUDA: &str = "this program was built without CUDA (cargo feature `cuda`): use `cpu`";
 
 fn sim_specs(text: &str) -> Result<Vec<DeviceSpec>, ConfigError> {
     let fleet: SimFleet = text.parse()?;
@@ -100,7 +127,7 @@ mod tests {
     fn b05_only_what_is_not_built_is_refused_by_name() {
         let mut config = Config::default();
         assert_eq!(config.check_devices_built(), Ok(()));
-        config.gpus.devices = DeviceChoice::Cuda;
+        config.gpus.devices = DeviceChoice::Cuda(Vec::new());
         let refused = ConfigError::Value {
             key: "gpus.devices".to_owned(),
             what: "this program was built without CUDA (cargo feature `cuda`): use `cpu`".to_owned(),

@@ -70,7 +70,8 @@ impl ParamsOption {
 /// Which devices prove.
 #[derive(Args)]
 pub struct DeviceOption {
-    /// Devices that prove: auto, cpu, cuda or sim:N (N simulated devices over the CPU prover)
+    /// Devices that prove: auto, cpu, cuda, cuda:DEVICE[,DEVICE] (UUID, PCI bus id or number), or sim:N (N simulated
+    /// devices over the CPU prover)
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceChoice>,
 }
