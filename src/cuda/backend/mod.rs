@@ -49,7 +49,6 @@ pub struct CudaBackend {
     lanes: Vec<Lane>,
     reports: Receiver<Report>,
     shared: Shared,
-    /// Set when the context was lost: nothing of it waits any more, so it can be dropped.
     context: Context,
 }
 
@@ -95,6 +94,16 @@ impl CudaBackend {
             context: context.clone(),
         };
         Ok(Self { info, layout, lanes, reports, shared, context })
+    }
+
+    /// Loses the context to an illegal address. For tests of recovery.
+    ///
+    /// # Errors
+    /// If it cannot be provoked.
+    #[doc(hidden)]
+    pub fn provoke_fault(&self) -> Result<(), CudaError> {
+        let reservation = Reservation::new(&self.context, 0);
+        super::selftest::SelfTest::new(&self.context, &reservation)?.provoke_fault()
     }
 
     fn lane(&mut self, lane: LaneIndex) -> &mut Lane {
