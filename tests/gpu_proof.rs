@@ -70,7 +70,7 @@ impl Case {
     fn work(&self, index: u32, with_rows: bool) -> PartitionWork {
         let evaluations = with_rows.then(|| self.shape.evaluate(&self.assignment).expect("shapes agree"));
         PartitionWork {
-            at: WorkRef::job(JobId(1)).partition(PartitionIndex(index)),
+            at: WorkRef::partition(JobId(1), PartitionIndex(index)),
             circuit: self.name.clone(),
             shape: Arc::clone(&self.shape),
             srs: Arc::clone(&self.srs),
