@@ -206,7 +206,7 @@ impl SumPlan {
         let window_bits = best_window_bits(num_dense).clamp(MIN_WINDOW_BITS, self.window_bits);
         let limit_bytes = self.msm(query).bytes();
         let mut sum = Self { window_bits, ..*self };
-        while sum.msm(query).bytes() > limit_bytes {
+        while sum.msm(query).bytes() > limit_bytes || !sum.msm(query).is_possible() {
             if sum.chunk_points <= MIN_CHUNK_POINTS {
                 return *self;
             }
@@ -355,9 +355,16 @@ impl Layout<'_> {
     /// The least that any choice of windows and chunks needs.
     fn floor_bytes(&self) -> u64 {
         self.peak_bytes(|query| {
-            let num_points = self.srs.num_points(query);
-            self.sum(query, MIN_WINDOW_BITS, num_points.min(MIN_CHUNK_POINTS))
+            let sums = self.windows(query).map(|window_bits| {
+                self.sum(query, window_bits, least_chunk_points(self.srs.num_points(query), window_bits))
+            });
+            sums.min_by_key(|sum| self.sum_bytes(query, sum)).expect("there is a window")
         })
+    }
+
+    /// Windows that may be worth while, the widest first.
+    fn windows(&self, query: Query) -> impl Iterator<Item = u32> {
+        (MIN_WINDOW_BITS..=best_window_bits(self.srs.num_points(query))).rev()
     }
 
     /// Working memory beyond which nothing gets faster.
@@ -376,17 +383,16 @@ impl Layout<'_> {
         stage_bytes.into_iter().max().unwrap_or(0)
     }
 
-    /// The widest window, and then the largest chunk, that fit. A chunk has as many points as one window has
-    /// buckets at least, so that sorting it is worth while.
+    /// The widest window, and then the largest chunk, that fit.
     fn largest_sum_within(&self, query: Query, work_bytes: u64) -> SumPlan {
         let num_points = self.srs.num_points(query);
         let room = work_bytes - self.fixed_stage_bytes()[query.stage().index()];
-        for window_bits in (MIN_WINDOW_BITS..=best_window_bits(num_points)).rev() {
-            let least_points = num_points.min(MIN_CHUNK_POINTS.max(1 << window_bits));
+        for window_bits in self.windows(query) {
+            let least_points = least_chunk_points(num_points, window_bits);
             let mut chunk_points = num_points.min(self.max_chunk_points(query));
             loop {
                 let sum = self.sum(query, window_bits, chunk_points);
-                if self.sum_bytes(query, &sum) <= room {
+                if sum.msm(query).is_possible() && self.sum_bytes(query, &sum) <= room {
                     return sum;
                 }
                 if chunk_points == least_points {
@@ -395,10 +401,13 @@ impl Layout<'_> {
                 chunk_points = (chunk_points / 2).max(least_points);
             }
         }
-        unreachable!(
-            "the narrowest window and the smallest chunk fit: the caller compared them with the budget"
-        )
+        unreachable!("some window and its smallest chunk fit: the caller compared them with the budget")
     }
+}
+
+/// As many points as one window has buckets, so that sorting them is worth while.
+fn least_chunk_points(num_points: u64, window_bits: u32) -> u64 {
+    num_points.min(MIN_CHUNK_POINTS.max(1 << window_bits))
 }
 
 #[cfg(test)]
