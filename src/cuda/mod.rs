@@ -3,7 +3,7 @@
 //! Three floors; code may go down one floor at a time:
 //!
 //! ```text
-//! floor 3   selftest.rs                      safe launchers, one per kernel file: check shapes, then launch
+//! floor 3   selftest.rs ntt.rs quotient.rs   safe launchers, one per kernel file: check shapes, then launch
 //! floor 2   context.rs stream.rs             owned handles, thread-bound; memory charged to reservations
 //!           memory.rs module.rs
 //! floor 1   sys.rs error.rs                  raw calls with results as c_int; CudaError
@@ -25,6 +25,8 @@ mod context;
 mod error;
 mod memory;
 mod module;
+mod ntt;
+mod quotient;
 pub mod selftest;
 mod stream;
 mod sys;
@@ -33,4 +35,5 @@ pub use context::{devices, ComputeCapability, Context, DeviceInfo};
 pub use error::CudaError;
 pub use memory::{DeviceBuffer, DeviceData, DeviceSlice, Pending, PinnedBuffer, PinnedPool, Reservation};
 pub use module::{kernel_images, Arguments, Function, KernelImage, LaunchShape, Module};
+pub use ntt::{NttDomain, NttKernels, PassKernelInfo};
 pub use stream::{Event, Priority, Stream};
