@@ -54,12 +54,59 @@ struct Harness {
 
     void pass(Fr *values, bool to, uint32_t first, uint32_t levels)
     {
-        bool far = first + levels - 1 > low_log2;
+        bool far = is_far(first + levels - 1);
         auto kernel = to ? far ? ntt_to_bit_reversed_far : ntt_to_bit_reversed
                          : far ? ntt_from_bit_reversed_far : ntt_from_bit_reversed;
-        launch(n() >> tile_log2, 1u << (tile_log2 - 3), size_t(32) << tile_log2, [&] {
+        per_tile([&] {
             kernel(values, low.data(), high.data(), low_log2, domain_log2, first, levels, tile_log2);
         });
+    }
+
+    bool is_far(uint32_t last_level) const { return last_level > low_log2; }
+
+    template <class Body>
+    void per_tile(Body body)
+    {
+        launch(n() >> tile_log2, 1u << (tile_log2 - 3), size_t(32) << tile_log2, body);
+    }
+
+    // The steps that are a pass with more in it; false if `name` is none.
+    bool fused(const std::string &name, const std::vector<std::string> &words)
+    {
+        uint32_t number = (uint32_t)std::stoul(words.back());
+        bool far = is_far(domain_log2 - 1);
+        if (name == "rows" && words[1] == "c")
+            c.assign(n(), Fr{{0xa5a5a5a5}});
+        if (name == "rows" && words.size() == 3) {
+            bool products = words[1] == "c";
+            Fr *out = vector(words[1]).data();
+            const Fr *rows = products ? a.data() : out, *factor = products ? b.data() : nullptr;
+            per_tile([&] {
+                quotient_rows_pass(rows, factor, out, num_rows, low.data(), high.data(), low_log2, domain_log2,
+                                   number, tile_log2);
+            });
+        } else if (name == "turn" && words.size() == 3) {
+            Fr *values = vector(words[1]).data();
+            auto kernel = far ? quotient_turn_at_coefficients_far : quotient_turn_at_coefficients;
+            per_tile([&] { kernel(values, low.data(), high.data(), low_log2, domain_log2, number, tile_log2); });
+        } else if (name == "turn_values" && words.size() == 2) {
+            per_tile([&] {
+                quotient_turn_at_values(a.data(), b.data(), low.data(), high.data(), low_log2, domain_log2, number,
+                                        tile_log2);
+            });
+        } else if ((name == "last_of_rows" || name == "last_of_product") && words.size() == 2) {
+            bool rows = name == "last_of_rows";
+            auto kernel = rows ? far ? quotient_last_pass_of_rows_far : quotient_last_pass_of_rows
+                               : far ? quotient_last_pass_of_product_far : quotient_last_pass_of_product;
+            Fr s = power_of_half((rows ? 1 : 3) * domain_log2 + 1);
+            per_tile([&] {
+                kernel((rows ? c : a).data(), b.data(), low.data(), high.data(), low_log2, domain_log2, number,
+                       tile_log2, word(s, 0), word(s, 1), word(s, 2), word(s, 3));
+            });
+        } else {
+            return false;
+        }
+        return true;
     }
 
     // The factors of `quotient_divide`, from halvings of one.
@@ -105,7 +152,7 @@ struct Harness {
             const std::vector<Fr> &values = vector(words[1]);
             if (fwrite(values.data(), sizeof(Fr), values.size(), stdout) != values.size())
                 exit(3);
-        } else {
+        } else if (words.size() < 2 || !fused(name, words)) {
             fprintf(stderr, "ntt_harness: no step %s of %zu words\n", name.c_str(), words.size());
             exit(2);
         }

@@ -211,17 +211,30 @@ CUZK_HD uint32_t swizzled(uint32_t local)
     return local ^ (((local >> 3) ^ (local >> 5) ^ (local >> 8)) & 7);
 }
 
+// The thread's number, read anew each time: what is computed from it then does not stay in registers over the rounds,
+// which need all there are.
+CUZK_HD uint32_t thread_number()
+{
+#if defined(__CUDA_ARCH__)
+    uint32_t number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
+#else
+    return threadIdx.x;
+#endif
+}
+
 // A pass within its tile, by 2^(tile_log2 - 3) threads with 32 << tile_log2 bytes of shared memory.
 // 3 <= num_levels <= tile_log2 <= min(11, domain_log2), and stride 1 or at least the tile's columns.
 struct TilePass {
     Tile tile;
     uint4 *shared;
-    uint32_t tile_log2, thread;
+    uint32_t tile_log2;
     // The mapping in which the threads hold the elements now.
     uint32_t shift;
 
-    CUZK_HD TilePass(const Tile &where, uint4 *shared_tile, uint32_t log2, uint32_t thread_index)
-        : tile(where), shared(shared_tile), tile_log2(log2), thread(thread_index), shift(0)
+    CUZK_HD TilePass(const Tile &where, uint4 *shared_tile, uint32_t log2)
+        : tile(where), shared(shared_tile), tile_log2(log2), shift(0)
     {
     }
 
@@ -245,11 +258,12 @@ struct TilePass {
         return tile.stride_log2 == 0 ? tile_log2 - 3 : round_shift(round);
     }
 
-    CUZK_HD uint32_t local(uint32_t e) const { return local_place(thread, shift) | e << shift; }
+    // The tile's place of the thread's first element.
+    CUZK_HD uint32_t first_local() const { return local_place(thread_number(), shift); }
 
     CUZK_HD void put(const Fr (&x)[8])
     {
-        uint32_t base = swizzled(local_place(thread, shift));
+        uint32_t base = swizzled(first_local());
         CUZK_UNROLL
         for (uint32_t e = 0; e < NTT_ELEMENTS; e++) {
             uint32_t at = base ^ swizzled(e << shift);
@@ -273,7 +287,7 @@ struct TilePass {
         put(x);
         __syncthreads();
         shift = to;
-        uint32_t base = swizzled(local_place(thread, to));
+        uint32_t base = swizzled(local_place(thread_number(), to));
         CUZK_UNROLL
         for (uint32_t e = 0; e < NTT_ELEMENTS; e++)
             x[e] = get(base ^ swizzled(e << to));
@@ -284,7 +298,7 @@ struct TilePass {
     template <class Visit>
     CUZK_HD void for_each_place(Visit visit) const
     {
-        uint32_t first = tile.place(local_place(thread, shift));
+        uint32_t first = tile.place(first_local());
         uint32_t step_log2 = shift - tile.column_log2 + tile.stride_log2;
         CUZK_UNROLL
         for (uint32_t e = 0; e < NTT_ELEMENTS; e++)
@@ -302,7 +316,7 @@ struct TilePass {
         for (uint32_t i = 0; i <= last; i++) {
             uint32_t round = TO_BIT_REVERSED ? i : last - i;
             exchange(x, round_shift(round));
-            uint32_t block = tile.block(thread >> shift, start(round));
+            uint32_t block = tile.block(thread_number() >> shift, start(round));
             if (TO_BIT_REVERSED)
                 round_to_bit_reversed<COMPUTED>(x, table, block, skipped(round));
             else
@@ -317,7 +331,7 @@ CUZK_HD void ntt_pass(Fr *values, const Twiddles &table, uint4 *shared, uint32_t
                       uint32_t first_level, uint32_t num_levels, uint32_t tile_log2)
 {
     Tile tile(domain_log2, first_level, num_levels, tile_log2, blockIdx.x);
-    TilePass pass(tile, shared, tile_log2, threadIdx.x);
+    TilePass pass(tile, shared, tile_log2);
     uint32_t last = pass.last_round();
     Fr x[8];
     pass.shift = pass.memory_shift(TO_BIT_REVERSED ? 0 : last);

@@ -25,7 +25,7 @@ CUZK_HD uint32_t reversed_bits(uint32_t value, uint32_t bits)
 CUZK_HD void rows_pass(const Fr *rows, const Fr *factor, Fr *out, uint32_t num_rows, const Twiddles &table,
                        uint4 *shared, uint32_t domain_log2, uint32_t num_levels, uint32_t tile_log2)
 {
-    TilePass pass(Tile(domain_log2, 0, num_levels, tile_log2, blockIdx.x), shared, tile_log2, threadIdx.x);
+    TilePass pass(Tile(domain_log2, 0, num_levels, tile_log2, blockIdx.x), shared, tile_log2);
     Fr x[8];
     pass.shift = pass.memory_shift(0);
     pass.for_each_place([&](uint32_t e, uint32_t place) {
@@ -48,14 +48,14 @@ CUZK_HD void turn_at_coefficients(Fr *values, const Twiddles &table, uint4 *shar
                                   uint32_t first_level, uint32_t tile_log2)
 {
     uint32_t num_levels = domain_log2 - first_level;
-    TilePass pass(Tile(domain_log2, first_level, num_levels, tile_log2, blockIdx.x), shared, tile_log2, threadIdx.x);
+    TilePass pass(Tile(domain_log2, first_level, num_levels, tile_log2, blockIdx.x), shared, tile_log2);
     Fr x[8];
     pass.shift = pass.memory_shift(0);
     pass.for_each_place([&](uint32_t e, uint32_t place) { x[e] = fr_load(values + place); });
     pass.run<true, COMPUTED>(x, table);
     // The last round leaves eight adjacent places with each thread: 8 m + e, and unless m = 0 the negated place is
     // 8 (negated m) + 7 - e.
-    uint32_t eighth = pass.tile.place(pass.local(0)) >> 3;
+    uint32_t eighth = pass.tile.place(pass.first_local()) >> 3;
     Fr common = twiddle<true>(table, negated_place(eighth) << 3);
     CUZK_UNROLL
     for (uint32_t e = 0; e < NTT_ELEMENTS; e++)
@@ -69,7 +69,7 @@ CUZK_HD void turn_at_coefficients(Fr *values, const Twiddles &table, uint4 *shar
 CUZK_HD void turn_at_values(Fr *a, const Fr *b, const Twiddles &table, uint4 *shared, uint32_t domain_log2,
                             uint32_t num_levels, uint32_t tile_log2)
 {
-    TilePass pass(Tile(domain_log2, 0, num_levels, tile_log2, blockIdx.x), shared, tile_log2, threadIdx.x);
+    TilePass pass(Tile(domain_log2, 0, num_levels, tile_log2, blockIdx.x), shared, tile_log2);
     uint32_t last = pass.last_round();
     Fr x[8];
     pass.shift = pass.memory_shift(last);
@@ -82,29 +82,43 @@ CUZK_HD void turn_at_values(Fr *a, const Fr *b, const Twiddles &table, uint4 *sh
 }
 
 // The last pass to bit-reversed order with its results in natural order: a tile is spread over the vector, so that
-// equal rows of its blocks are neighbours there. `visit(e, place)` gets the thread's e-th element, x[e].
-template <bool COMPUTED, class Visit>
-CUZK_HD void last_pass(const Fr *values, const Twiddles &table, uint4 *shared, uint32_t domain_log2,
-                       uint32_t first_level, uint32_t tile_log2, Fr (&x)[8], Visit visit)
+// equal rows of its blocks are neighbours there. This part leaves the results in shared memory.
+template <bool COMPUTED>
+CUZK_HD TilePass spread_pass(const Fr *values, const Twiddles &table, uint4 *shared, uint32_t domain_log2,
+                             uint32_t num_levels, uint32_t tile_log2)
 {
-    uint32_t num_levels = domain_log2 - first_level, columns_log2 = tile_log2 - num_levels;
     Tile tile = Tile::spread(domain_log2, num_levels, tile_log2, blockIdx.x);
-    TilePass pass(tile, shared, tile_log2, threadIdx.x);
-    pass.shift = tile_log2 - 3;
+    TilePass pass(tile, shared, tile_log2);
+    pass.shift = pass.memory_shift(0);
+    uint32_t first = pass.first_local();
+    Fr x[8];
     CUZK_UNROLL
     for (uint32_t e = 0; e < NTT_ELEMENTS; e++)
-        x[e] = fr_load(values + tile.place(pass.local(e)));
+        x[e] = fr_load(values + tile.place(first | e << pass.shift));
     pass.run<true, COMPUTED>(x, table);
     pass.put(x);
     __syncthreads();
-    // Thread t takes block t mod 2^columns_log2, and of its rows every 2^(num_levels - 3)-th.
-    uint32_t block = threadIdx.x & ((1u << columns_log2) - 1), row = threadIdx.x >> columns_log2;
-    uint32_t local = block << num_levels | row;
+    return pass;
+}
+
+// The tile's place of the first of a thread's results: thread t takes block t mod 2^columns_log2, and of its rows
+// every 2^(num_levels - 3)-th.
+CUZK_HD uint32_t first_spread_result(const TilePass &pass)
+{
+    uint32_t columns_log2 = pass.tile_log2 - pass.tile.num_levels, thread = thread_number();
+    uint32_t block = thread & ((1u << columns_log2) - 1);
+    return block << pass.tile.num_levels | thread >> columns_log2;
+}
+
+// Calls visit(result, its place) for the thread's results of a spread pass.
+template <class Visit>
+CUZK_HD void for_each_spread_result(const TilePass &pass, Visit visit)
+{
+    uint32_t first = first_spread_result(pass);
     CUZK_UNROLL
     for (uint32_t e = 0; e < NTT_ELEMENTS; e++) {
-        uint32_t at = local | e << (num_levels - 3);
-        x[e] = pass.get(swizzled(at));
-        visit(e, tile.place(at));
+        uint32_t local = first | e << (pass.tile.num_levels - 3);
+        visit(pass.get(swizzled(local)), pass.tile.place(local));
     }
 }
 
@@ -113,9 +127,10 @@ template <bool COMPUTED>
 CUZK_HD void last_pass_of_rows(const Fr *c, Fr *h, const Twiddles &table, uint4 *shared, uint32_t domain_log2,
                                uint32_t first_level, uint32_t tile_log2, const Fr &scale)
 {
-    Fr x[8];
-    last_pass<COMPUTED>(c, table, shared, domain_log2, first_level, tile_log2, x, [&](uint32_t e, uint32_t place) {
-        fr_store(h + reversed_bits(negated_place(place), domain_log2), x[e] * scale);
+    TilePass pass =
+        spread_pass<COMPUTED>(c, table, shared, domain_log2, domain_log2 - first_level, tile_log2);
+    for_each_spread_result(pass, [&](const Fr &x, uint32_t place) {
+        fr_store(h + reversed_bits(negated_place(place), domain_log2), x * scale);
     });
 }
 
@@ -125,18 +140,15 @@ template <bool COMPUTED>
 CUZK_HD void last_pass_of_product(const Fr *product, Fr *h, const Twiddles &table, uint4 *shared,
                                   uint32_t domain_log2, uint32_t first_level, uint32_t tile_log2, const Fr &scale)
 {
-    uint32_t num_levels = domain_log2 - first_level, rows_mask = (1u << num_levels) - 1;
+    TilePass pass =
+        spread_pass<COMPUTED>(product, table, shared, domain_log2, domain_log2 - first_level, tile_log2);
     // All of a thread's places have the same bits above the row's; their part of the twiddle is common.
-    uint32_t columns_log2 = tile_log2 - num_levels;
-    uint32_t block = threadIdx.x & ((1u << columns_log2) - 1);
-    uint32_t upper = Tile::spread(domain_log2, num_levels, tile_log2, blockIdx.x).place(block << num_levels);
-    Fr common = twiddle<true>(table, negated_place(upper) & ~rows_mask) * scale;
-    Fr x[8];
-    last_pass<COMPUTED>(product, table, shared, domain_log2, first_level, tile_log2, x,
-                        [&](uint32_t e, uint32_t place) {
-        Fr power = fr_load(table.low + (negated_place(place) & rows_mask)) * common;
+    uint32_t row_mask = (1u << pass.tile.num_levels) - 1;
+    uint32_t upper = pass.tile.place(first_spread_result(pass)) & ~row_mask;
+    Fr common = twiddle<true>(table, negated_place(upper) & ~row_mask) * scale;
+    for_each_spread_result(pass, [&](const Fr &x, uint32_t place) {
+        Fr shifted = x * (fr_load(table.low + (negated_place(place) & row_mask)) * common);
         Fr *to = h + reversed_bits(place, domain_log2);
-        Fr shifted = x[e] * power;
         fr_store(to, place == 0 ? fr_load(to) - shifted : fr_load(to) + shifted);
     });
 }

@@ -2,6 +2,8 @@
 //!
 //! How a transform is cut into passes is [`crate::policy::ntt_plan`]'s. All values are in Montgomery form.
 
+use std::ffi::CStr;
+
 use blst::blst_fr;
 
 use super::{
@@ -76,12 +78,7 @@ impl NttKernels {
     /// [`CudaError::NoKernels`], or the driver's failure.
     pub fn load(context: &Context) -> Result<Self, CudaError> {
         let module = Module::load(context, "ntt")?;
-        let shared_bytes = shape(ntt_plan::MAX_TILE_LOG2, ntt_plan::MAX_TILE_LOG2).shared_bytes;
-        let tiled = |name| {
-            let function = module.function(name)?;
-            function.allow_shared_bytes(shared_bytes)?;
-            Ok(function)
-        };
+        let tiled = |name| tiled_function(&module, name);
         let passes = PassKernels {
             to_bit_reversed: tiled(c"ntt_to_bit_reversed")?,
             to_bit_reversed_far: tiled(c"ntt_to_bit_reversed_far")?,
@@ -190,7 +187,7 @@ impl NttKernels {
         let arguments = arguments.u32(pass.first_level).u32(pass.num_levels).u32(tile_log2);
         // SAFETY: the kernel's arguments; `values` has n elements (checked by the callers), the tables the lengths of
         // `shape`, and the plan's passes keep to the kernel's limits (tested there).
-        unsafe { kernel.launch(&domain.stream, shape(domain.domain_log2, tile_log2), arguments) }
+        unsafe { kernel.launch(&domain.stream, tile_shape(domain.domain_log2, tile_log2), arguments) }
     }
 
     pub(super) fn tiny(
@@ -212,13 +209,14 @@ impl NttKernels {
     /// The driver's failure.
     pub fn pass_kernels(&self) -> Result<Vec<PassKernelInfo>, CudaError> {
         let kernels = &self.passes;
-        let named = [
+        let mut named = vec![
             ("ntt_to_bit_reversed", &kernels.to_bit_reversed),
             ("ntt_to_bit_reversed_far", &kernels.to_bit_reversed_far),
             ("ntt_from_bit_reversed", &kernels.from_bit_reversed),
             ("ntt_from_bit_reversed_far", &kernels.from_bit_reversed_far),
         ];
-        let tile = shape(ntt_plan::MAX_TILE_LOG2, ntt_plan::MAX_TILE_LOG2);
+        named.extend(self.quotient.pass_functions());
+        let tile = tile_shape(ntt_plan::MAX_TILE_LOG2, ntt_plan::MAX_TILE_LOG2);
         let info = |(name, function): (&'static str, &Function)| {
             Ok(PassKernelInfo {
                 name,
@@ -232,8 +230,15 @@ impl NttKernels {
     }
 }
 
+/// A pass kernel, allowed to use a whole tile's shared memory.
+pub(super) fn tiled_function(module: &Module, name: &CStr) -> Result<Function, CudaError> {
+    let function = module.function(name)?;
+    function.allow_shared_bytes(tile_shape(ntt_plan::MAX_TILE_LOG2, ntt_plan::MAX_TILE_LOG2).shared_bytes)?;
+    Ok(function)
+}
+
 /// One block per tile; a tile's elements are 32 bytes each.
-pub(super) fn shape(domain_log2: u32, tile_log2: u32) -> LaunchShape {
+pub(super) fn tile_shape(domain_log2: u32, tile_log2: u32) -> LaunchShape {
     LaunchShape {
         blocks: 1 << (domain_log2 - tile_log2),
         threads_per_block: 1 << (tile_log2 - ntt_plan::THREAD_ELEMENTS_LOG2),
