@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! floor 4   backend/                         a proof's stages on one device: `DeviceBackend`
-//! floor 3   msm.rs ntt.rs witness.rs selftest.rs  safe launchers, one per kernel file: check shapes, then launch
+//! floor 3   msm.rs ntt.rs quotient.rs       safe launchers, one per kernel file: check shapes, then launch
+//!           witness.rs selftest.rs
 //! floor 2   context.rs stream.rs             owned handles, thread-bound; memory charged to reservations
 //!           memory.rs module.rs staging.rs
 //! floor 1   sys.rs error.rs                  raw calls with results as c_int; CudaError
@@ -28,7 +29,8 @@ mod error;
 mod memory;
 mod module;
 pub mod msm;
-pub mod ntt;
+mod ntt;
+mod quotient;
 pub mod selftest;
 mod staging;
 mod stream;
@@ -39,4 +41,5 @@ pub use context::{devices, ComputeCapability, Context, DeviceInfo};
 pub use error::CudaError;
 pub use memory::{DeviceBuffer, DeviceData, DeviceSlice, Pending, PinnedBuffer, PinnedPool, Reservation};
 pub use module::{kernel_images, kernel_targets, Arguments, Function, KernelImage, LaunchShape, Module};
+pub use ntt::{NttDomain, NttKernels, PassKernelInfo};
 pub use stream::{Event, Priority, Stream};
