@@ -135,7 +135,6 @@ pub struct Stager {
     filled: Receiver<usize>,
     filler: Option<JoinHandle<()>>,
     waker: BackendWaker,
-    is_pinned: bool,
 }
 
 impl Stager {
@@ -145,8 +144,7 @@ impl Stager {
     /// # Errors
     /// If the thread cannot be started.
     pub fn new(context: &Context, waker: BackendWaker) -> std::io::Result<Self> {
-        let (memory, is_pinned) = allocate_slots(context);
-        let slots = memory.into_iter().map(|memory| Slot { memory, state: SlotState::Free }).collect();
+        let slots = allocate_slots(context).into_iter().map(|memory| Slot { memory, state: SlotState::Free }).collect();
         let (fills, received) = unbounded();
         let (report, filled) = unbounded();
         let wake = Arc::clone(&waker);
@@ -161,13 +159,7 @@ impl Stager {
             filled,
             filler: Some(filler),
             waker,
-            is_pinned,
         })
-    }
-
-    /// `false` if the slots are ordinary memory.
-    pub fn is_pinned(&self) -> bool {
-        self.is_pinned
     }
 
     /// Adds a transfer to `ticket`; its copies go into `stream`. Targets stay alive until they are done or cancelled.
@@ -313,15 +305,15 @@ impl Drop for Stager {
     }
 }
 
-fn allocate_slots(context: &Context) -> (Vec<SlotMemory>, bool) {
+fn allocate_slots(context: &Context) -> Vec<SlotMemory> {
     let pinned: Result<Vec<_>, CudaError> =
         (0..NUM_SLOTS).map(|_| PinnedBuffer::new(context, SLOT_BYTES).map(SlotMemory::Pinned)).collect();
     match pinned {
-        Ok(slots) => (slots, true),
+        Ok(slots) => slots,
         Err(error) => {
             let device = &context.device().id;
             tracing::warn!(%device, %error, "no pinned memory: copies to the device will be slower");
-            ((0..NUM_SLOTS).map(|_| SlotMemory::Pageable(vec![0; SLOT_BYTES])).collect(), false)
+            (0..NUM_SLOTS).map(|_| SlotMemory::Pageable(vec![0; SLOT_BYTES])).collect()
         }
     }
 }
