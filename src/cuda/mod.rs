@@ -3,7 +3,7 @@
 //! Three floors; code may go down one floor at a time:
 //!
 //! ```text
-//! floor 3   selftest.rs                      safe launchers, one per kernel file: check shapes, then launch
+//! floor 3   selftest.rs msm.rs               safe launchers, one per kernel file: check shapes, then launch
 //! floor 2   context.rs stream.rs             owned handles, thread-bound; memory charged to reservations
 //!           memory.rs module.rs
 //! floor 1   sys.rs error.rs                  raw calls with results as c_int; CudaError
@@ -25,6 +25,7 @@ mod context;
 mod error;
 mod memory;
 mod module;
+pub mod msm;
 pub mod selftest;
 mod stream;
 mod sys;

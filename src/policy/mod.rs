@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod health;
+pub mod msm_plan;
 pub mod placement;
 pub mod plan;
 pub mod queue;
