@@ -403,6 +403,14 @@ impl<T: DeviceData> PinnedBuffer<T> {
     }
 }
 
+impl<T: DeviceData> PinnedBuffer<T> {
+    /// Lets go of the memory without freeing it: a copy may be under way that nobody can wait for any more. The
+    /// context frees it at its own end, which this buffer no longer holds up.
+    fn leak(mut self) {
+        self.capacity_bytes = 0;
+    }
+}
+
 impl<T: DeviceData> Deref for PinnedBuffer<T> {
     type Target = [T];
 
@@ -444,8 +452,8 @@ impl<T: DeviceData> Pending<T> {
         match stream.record() {
             Ok(done) => Ok(Self { buffer: Some(buffer), done }),
             Err(error) => {
-                // The copy may be under way and nothing tells when it ends: the memory must stay.
-                mem::forget(buffer);
+                // The copy may be under way and nothing tells when it ends.
+                buffer.leak();
                 Err(error)
             }
         }
@@ -468,7 +476,7 @@ impl<T: DeviceData> Pending<T> {
         match self.done.wait() {
             Ok(()) => Ok(buffer),
             Err(error) => {
-                mem::forget(buffer);
+                buffer.leak();
                 Err(error)
             }
         }
@@ -479,7 +487,7 @@ impl<T: DeviceData> Drop for Pending<T> {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
             if self.done.wait().is_err() {
-                mem::forget(buffer);
+                buffer.leak();
             }
         }
     }

@@ -26,7 +26,7 @@ pub const ACCUMULATE_THREADS: u32 = 128;
 /// `MERGE_THREADS` there: slots that one block merges into two.
 pub const MERGE_THREADS: u64 = 64;
 /// `SCAN_TILE` of `kernels/msm_sort.cu`.
-pub const SCAN_TILE: u64 = 2048;
+const SCAN_TILE: u64 = 2048;
 /// Groups of buckets that the first step of the reduction makes at least, as far as there are buckets: about the
 /// threads of a large device.
 const MIN_GROUPS_LOG2: u32 = 15;

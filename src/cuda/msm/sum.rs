@@ -7,7 +7,7 @@ use super::{CurvePoint, GroupKernels, Kernels, Marks, Scalars, WindowSums};
 use crate::cuda::{
     Arguments, CudaError, DeviceBuffer, DeviceSlice, LaunchShape, PinnedBuffer, Reservation, Stream,
 };
-use crate::policy::msm_plan::{Group, MsmPlan, ACCUMULATE_THREADS, MERGE_THREADS, SCAN_TILE};
+use crate::policy::msm_plan::{Group, MsmPlan, ACCUMULATE_THREADS, MERGE_THREADS};
 
 /// `SORT_THREADS` of `kernels/msm_sort.cu`.
 const SORT_THREADS: u32 = 256;
