@@ -1,11 +1,15 @@
 //! The command line as a user and a script meet it: the built program, its output and its exit codes.
 
+#[path = "cli/configuration.rs"]
+mod configuration;
 #[path = "cli/folders.rs"]
 mod folders;
 #[path = "cli/inputs.rs"]
 mod inputs;
 #[path = "cli/output.rs"]
 mod output;
+#[path = "cli/verify.rs"]
+mod verify;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -52,9 +52,13 @@ fn shape_path(dir: &Path, circuit: &CircuitId, vk: &VerifyingKey) -> PathBuf {
     for point in [&vk.beta_g2, &vk.gamma_g2, &vk.delta_g2] {
         hasher.update(point.to_bytes());
     }
+    dir.join(format!("{}-{}.shape", file_name(circuit), hex::encode(hasher.finalize())))
+}
+
+/// The circuit's name, as the names of its files begin.
+pub fn file_name(circuit: &CircuitId) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let name: String = circuit.as_str().chars().map(|c| if is_safe(c) { c } else { '_' }).collect();
-    dir.join(format!("{name}-{}.shape", hex::encode(hasher.finalize())))
+    circuit.as_str().chars().map(|c| if is_safe(c) { c } else { '_' }).collect()
 }
 
 #[cfg(test)]

@@ -51,13 +51,14 @@ impl Finding {
 pub fn run(args: &InspectArgs, ui: Ui) -> Result<(), Failure> {
     let num_files = args.files.len();
     let mut failures = Vec::new();
-    for (index, file) in args.files.iter().enumerate() {
+    let mut gap = "";
+    for file in &args.files {
         let found = inspect(file);
         if args.json {
             ui::out(&as_json(file, &found).to_string())?;
         } else if let Ok(finding) = &found {
-            let gap = if index > 0 { "\n" } else { "" };
             ui::out(&format!("{gap}{}", as_text(file, finding)))?;
+            gap = "\n";
         }
         if let Err(failure) = found {
             // The only file's failure is the command's, and printed as that.

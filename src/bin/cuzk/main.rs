@@ -60,8 +60,9 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 });
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 proving failed, 2 wrong use or configuration, 3 bad input (request, vanilla proof, parameter \
-file), 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 141 standard output was closed.
+Exit codes: 0 done, 1 proving failed or standard output cannot be written, 2 wrong use or configuration, 3 bad input \
+(request, vanilla proof, parameter file), 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 141 standard output was \
+closed.
 
 New here? `cuzk demo` makes and verifies real proofs, with nothing prepared.";
 
