@@ -75,14 +75,14 @@ impl Life {
             6 => {
                 let circuit = self.fixtures.choose(rng).expect("there are three").circuit.clone();
                 // Refused while in use, which is as good.
-                let _ = self.rig.handle.address.evict.send(EvictSrs { circuit }).await;
+                let _ = self.rig.handle.address.evict.send(EvictSrs { circuit, when_idle: false }).await;
             }
             _ => tokio::time::sleep(MS * rng.gen_range(0..60)).await,
         }
         for fact in self.rig.facts.drain() {
             self.take_in(&fact);
         }
-        let status = self.rig.status().await;
+        let status = self.rig.status();
         assert!(status.reserved_bytes <= self.budget_bytes, "{status:?}");
         assert!(status.in_use_bytes <= status.reserved_bytes, "{status:?}");
     }
@@ -131,13 +131,13 @@ impl Life {
         assert_eq!(self.answers.len() as u64, self.num_sent, "every partition has an answer");
         assert!(self.answers.values().all(|&num_answers| num_answers == 1), "{:?}", self.answers);
         for fixture in &self.fixtures {
-            let evict = EvictSrs { circuit: fixture.circuit.clone() };
+            let evict = EvictSrs { circuit: fixture.circuit.clone(), when_idle: false };
             assert!(
                 matches!(self.rig.handle.address.evict.send(evict).await, Ok(Ok(_))),
                 "nothing is in use"
             );
         }
-        let status = self.rig.status().await;
+        let status = self.rig.status();
         assert_eq!((status.lanes_busy, status.reserved_bytes, status.in_use_bytes), (0, 0, 0));
         self.rig.drain().await;
     }

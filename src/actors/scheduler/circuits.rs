@@ -1,0 +1,421 @@
+//! Circuits in host memory: measured, given memory, loaded, used, let go.
+//!
+//! ```text
+//! (none) -> Measuring -> Waiting -> Loading -> Ready -> (none)
+//!           file's       memory is  SRS and    jobs     idle, and its memory
+//!           counts       reserved   shape               is wanted
+//! ```
+//!
+//! Nothing is read before its memory is reserved. Idle circuits make room for one that waits; circuits in use never do.
+//! One is let through whatever it takes if there is no other, so that a small budget is slow and not stuck; and so is
+//! one of a CRITICAL job, which must not wait for others to end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Context, Handler};
+
+use super::blame::KeyRecord;
+use super::memory::Holder;
+use super::Scheduler;
+use crate::backend::MemoryModel;
+use crate::circuits::{SrsSource, Workload};
+use crate::error::{DeviceError, EngineError, RequestError};
+use crate::ids::{CircuitId, JobId, WorkRef};
+use crate::messages::device::{CancelFlag, EvictSrs};
+use crate::messages::job::{JobEvent, Priority};
+use crate::messages::synthesis::{
+    CircuitError, CircuitFailed, CircuitMeasured, CircuitNeeds, CircuitPrepared, CircuitProgress,
+    MeasureCircuit, MemoryLease, PrepareCircuit, PreparedCircuit,
+};
+use crate::policy::plan::least_budget_bytes;
+
+/// A circuit in host memory, or on its way there.
+pub(super) enum Circuit {
+    /// What it takes is being found out.
+    Measuring {
+        source: SrsSource,
+    },
+    /// Its memory is not there yet.
+    Waiting {
+        source: SrsSource,
+        needs: CircuitNeeds,
+    },
+    Loading(LoadingCircuit),
+    Ready(ReadyCircuit),
+}
+
+pub(super) struct LoadingCircuit {
+    source: SrsSource,
+    needs: CircuitNeeds,
+    cancel: CancelFlag,
+    lease: MemoryLease,
+}
+
+pub(super) struct ReadyCircuit {
+    pub circuit: Arc<PreparedCircuit>,
+    /// When a job of it last came in or ended.
+    pub used_at: Duration,
+    pub key: KeyRecord,
+}
+
+impl Circuit {
+    /// The key it was made with, or will be. An answer about an earlier key of the same id must not count for it.
+    fn source(&self) -> &SrsSource {
+        match self {
+            Self::Measuring { source } | Self::Waiting { source, .. } => source,
+            Self::Loading(loading) => &loading.source,
+            Self::Ready(ready) => &ready.circuit.source,
+        }
+    }
+
+    /// For the status: whether it can be used, and the memory that is reserved for it.
+    pub fn as_status(&self) -> (&'static str, u64) {
+        match self {
+            Self::Measuring { .. } | Self::Waiting { .. } => ("loading", 0),
+            Self::Loading(loading) => ("loading", loading.needs.num_bytes),
+            Self::Ready(ready) => ("ready", ready.circuit.num_bytes),
+        }
+    }
+}
+
+/// Whether two sources give the same proving key, as far as can be told without reading files.
+fn is_same_key(a: &SrsSource, b: &SrsSource) -> bool {
+    match (a, b) {
+        (SrsSource::File(a), SrsSource::File(b)) => a == b,
+        (SrsSource::Memory(a), SrsSource::Memory(b)) => {
+            Arc::ptr_eq(a, b) || (a.vk == b.vk && a.num_bytes() == b.num_bytes())
+        }
+        _ => false,
+    }
+}
+
+/// The file of a key, for messages.
+pub(super) fn path_of(source: &SrsSource) -> PathBuf {
+    match source {
+        SrsSource::File(file) => file.path.clone(),
+        SrsSource::Memory(_) => PathBuf::from("<memory>"),
+    }
+}
+
+/// Everything that keeps a circuit's memory: workers hold the whole, devices its parts. A key that the host gave us
+/// is the host's own, and stays.
+fn holders_of(circuit: &Arc<PreparedCircuit>) -> Vec<Holder> {
+    let mut holders: Vec<Holder> =
+        vec![Arc::downgrade(circuit) as Holder, Arc::downgrade(&circuit.shape) as Holder];
+    if let SrsSource::File(_) = circuit.source {
+        holders.push(Arc::downgrade(&circuit.srs) as Holder);
+    }
+    holders
+}
+
+impl Scheduler {
+    /// Sets a circuit on its way, unless it is.
+    pub(super) fn ensure_circuit(
+        &mut self,
+        workload: &dyn Workload,
+        priority: Priority,
+        span: tracing::Span,
+    ) {
+        let now = self.now();
+        match self.circuits.get_mut(workload.circuit()) {
+            Some(Circuit::Ready(ready)) => {
+                ready.used_at = now;
+                return;
+            }
+            Some(_) => return,
+            None => {}
+        }
+        let (circuit, source) = (workload.circuit().clone(), workload.srs());
+        self.circuits.insert(circuit.clone(), Circuit::Measuring { source: source.clone() });
+        if let Some(synthesizer) = &self.synthesizer {
+            synthesizer.measure.do_send(MeasureCircuit { circuit, source, priority, span });
+        }
+    }
+
+    /// After the Synthesizer was rebuilt: asks again for what is on its way. Circuits that no job needs are forgotten
+    /// instead, so that their next job asks for them.
+    pub(super) fn ask_for_circuits_again(&mut self) {
+        let ids: Vec<CircuitId> = self.circuits.keys().cloned().collect();
+        for id in ids {
+            if !matches!(self.circuits[&id], Circuit::Measuring { .. } | Circuit::Loading(_)) {
+                continue;
+            }
+            self.remove_circuit(&id);
+            if let Some(job) = self.most_urgent_of(&id) {
+                let spec = &self.jobs[&job].spec;
+                let (workload, priority, span) =
+                    (Arc::clone(&spec.workload), spec.priority, spec.span.clone());
+                self.ensure_circuit(workload.as_ref(), priority, span);
+            }
+        }
+    }
+
+    /// The job of a circuit that decides how urgent it is.
+    fn most_urgent_of(&self, circuit: &CircuitId) -> Option<JobId> {
+        let jobs = self.jobs.iter().filter(|(_, job)| job.circuit() == circuit);
+        jobs.max_by_key(|(id, job)| (job.spec.priority, std::cmp::Reverse(**id))).map(|(id, _)| *id)
+    }
+
+    pub(super) fn jobs_of(&self, circuit: &CircuitId) -> Vec<JobId> {
+        self.jobs.iter().filter(|(_, job)| job.circuit() == circuit).map(|(id, _)| *id).collect()
+    }
+
+    /// Gives waiting circuits their memory and has them loaded, the most urgent first. The first that does not fit
+    /// holds the others back: what is released next is its.
+    pub(super) fn load_circuits(&mut self) {
+        while self.synthesizer.is_some() {
+            let waiting = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
+                Circuit::Waiting { needs, .. } => Some((self.most_urgent_of(id)?, id.clone(), *needs)),
+                _ => None,
+            });
+            let next =
+                waiting.max_by_key(|(job, ..)| (self.jobs[job].spec.priority, std::cmp::Reverse(*job)));
+            let Some((job, id, needs)) = next else { return };
+            self.let_idle_circuits_go(needs.num_bytes);
+            if !self.circuit_memory.reserve(needs.num_bytes) {
+                if self.jobs[&job].spec.priority != Priority::Critical {
+                    return;
+                }
+                let (needs_bytes, limit_bytes) = (needs.num_bytes, self.circuit_memory.limit_bytes());
+                tracing::warn!(circuit = %id, needs_bytes, limit_bytes, "over budget: a CRITICAL job needs it");
+                self.circuit_memory.reserve_beyond(needs_bytes);
+            }
+            self.load(job, id, needs);
+        }
+    }
+
+    fn load(&mut self, job: JobId, id: CircuitId, needs: CircuitNeeds) {
+        let spec = &self.jobs[&job].spec;
+        let (cancel, lease) = (CancelFlag::default(), MemoryLease::default());
+        let loading = LoadingCircuit {
+            source: spec.workload.srs(),
+            needs,
+            cancel: cancel.clone(),
+            lease: lease.clone(),
+        };
+        let command = PrepareCircuit {
+            workload: Arc::clone(&spec.workload),
+            priority: spec.priority,
+            cancel,
+            lease,
+            span: spec.span.clone(),
+        };
+        self.circuits.insert(id, Circuit::Loading(loading));
+        if let Some(synthesizer) = &self.synthesizer {
+            synthesizer.prepare.do_send(command);
+        }
+    }
+
+    /// Lets circuits go that no job uses, least recently used first, until `needs_bytes` more fit beside the rest, or
+    /// would if all that was let go were free already.
+    pub(super) fn let_idle_circuits_go(&mut self, needs_bytes: u64) {
+        self.circuit_memory.collect();
+        loop {
+            let memory = &self.circuit_memory;
+            let kept_bytes = memory.reserved_bytes() - memory.lingering_bytes();
+            if kept_bytes.saturating_add(needs_bytes) <= memory.limit_bytes() {
+                return;
+            }
+            let idle = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
+                Circuit::Ready(ready) if !self.jobs.values().any(|job| job.circuit() == id) => {
+                    Some((ready.used_at, id))
+                }
+                _ => None,
+            });
+            let Some(id) = idle.min().map(|(_, id)| id.clone()) else { return };
+            tracing::info!(circuit = %id, kept_bytes, needs_bytes, "idle circuit is let go");
+            self.remove_circuit(&id);
+        }
+    }
+
+    /// Forgets a circuit. Its memory is free once nobody holds it any more.
+    pub(super) fn remove_circuit(&mut self, id: &CircuitId) {
+        match self.circuits.remove(id) {
+            Some(Circuit::Loading(loading)) => {
+                loading.cancel.cancel();
+                let holders: Vec<Holder> = vec![loading.lease.watch() as Holder];
+                let num_bytes = loading.needs.num_bytes;
+                drop(loading);
+                self.circuit_memory.release_after(num_bytes, holders);
+            }
+            Some(Circuit::Ready(ready)) => {
+                let holders = holders_of(&ready.circuit);
+                let num_bytes = ready.circuit.num_bytes;
+                drop(ready);
+                self.circuit_memory.release_after(num_bytes, holders);
+            }
+            Some(Circuit::Measuring { .. } | Circuit::Waiting { .. }) | None => {}
+        }
+    }
+
+    /// Stops loading: nobody will need it.
+    pub(super) fn stop_loading(&mut self) {
+        let ids: Vec<CircuitId> = self
+            .circuits
+            .iter()
+            .filter(|(_, circuit)| !matches!(circuit, Circuit::Ready(_)))
+            .map(|(id, _)| id.clone())
+            .collect();
+        ids.iter().for_each(|id| self.remove_circuit(id));
+    }
+
+    /// One id names one proving key at a time. Another key under the same id takes over once nothing uses the old.
+    pub(super) fn make_room_for_key(&mut self, workload: &dyn Workload) -> Result<(), RequestError> {
+        let id = workload.circuit();
+        match self.circuits.get(id) {
+            Some(held) if !is_same_key(held.source(), &workload.srs()) => {}
+            _ => return Ok(()),
+        }
+        if self.jobs.values().any(|job| job.circuit() == id) {
+            return Err(RequestError::Contradiction {
+                left: "circuit".into(),
+                left_value: id.to_string(),
+                right: "the circuit of that name in use".into(),
+                right_value: "another proving key".into(),
+            });
+        }
+        self.drop_key(id);
+        Ok(())
+    }
+
+    /// Forgets a circuit, here and on every device. A cancelled partition may still use it there.
+    pub(super) fn drop_key(&mut self, id: &CircuitId) {
+        self.remove_circuit(id);
+        for (_, device) in self.devices.iter() {
+            if let Some(address) = &device.address {
+                address.evict.do_send(EvictSrs { circuit: id.clone(), when_idle: true });
+            }
+        }
+    }
+
+    pub(super) fn prepared(&self, job: JobId) -> Option<Arc<PreparedCircuit>> {
+        match self.circuits.get(self.jobs.get(&job)?.circuit()) {
+            Some(Circuit::Ready(ready)) => Some(Arc::clone(&ready.circuit)),
+            _ => None,
+        }
+    }
+
+    /// Ends jobs of circuits that are still to be loaded, if no device could ever prove them: before anything of
+    /// them is read.
+    pub(super) fn fail_unplannable(&mut self) {
+        let unloaded: Vec<(CircuitId, CircuitNeeds)> = self
+            .circuits
+            .iter()
+            .filter_map(|(id, circuit)| match circuit {
+                Circuit::Waiting { needs, .. } => Some((id.clone(), *needs)),
+                _ => None,
+            })
+            .collect();
+        for (id, needs) in unloaded {
+            for job in self.jobs_of(&id) {
+                let spec = &self.jobs[&job].spec;
+                let is_critical = spec.priority == Priority::Critical;
+                let least = |model: MemoryModel| {
+                    let srs = match model {
+                        MemoryModel::Dedicated => needs.srs,
+                        MemoryModel::SharedWithHost => needs.srs.in_place(),
+                    };
+                    least_budget_bytes(&needs.shape, &srs)
+                };
+                let Some(source) = self.devices.shortfall(&spec.placement, is_critical, least) else {
+                    continue;
+                };
+                let at = WorkRef::job(job);
+                self.finish(job, Err(DeviceError::Plan { at, source }.into()));
+            }
+            if self.jobs_of(&id).is_empty() {
+                self.remove_circuit(&id);
+            }
+        }
+    }
+}
+
+impl Handler<CircuitMeasured> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, measured: CircuitMeasured, _: &mut Context<Self>) {
+        let CircuitMeasured { circuit, source, needs } = measured;
+        match self.circuits.get_mut(&circuit) {
+            Some(entry @ Circuit::Measuring { .. }) if is_same_key(entry.source(), &source) => {
+                *entry = Circuit::Waiting { source, needs };
+            }
+            // Measured twice after a restart, or an earlier key of this id.
+            _ => return,
+        }
+        if self.jobs_of(&circuit).is_empty() {
+            self.remove_circuit(&circuit);
+        }
+        self.pump();
+    }
+}
+
+impl Handler<CircuitProgress> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, progress: CircuitProgress, _: &mut Context<Self>) {
+        let CircuitProgress { circuit, what, done, total } = progress;
+        let event = JobEvent::CircuitLoading { circuit: circuit.clone(), what, done, total };
+        self.jobs.values_mut().filter(|job| *job.circuit() == circuit).for_each(|job| job.tell(&event));
+    }
+}
+
+impl Handler<CircuitPrepared> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, prepared: CircuitPrepared, _: &mut Context<Self>) {
+        let CircuitPrepared { circuit, lease, elapsed } = prepared;
+        let now = self.now();
+        let id = circuit.id.clone();
+        let num_bytes = circuit.num_bytes;
+        let reserved_bytes = match self.circuits.get_mut(&id) {
+            Some(entry) => match entry {
+                Circuit::Loading(loading) if loading.lease.is_same(&lease) => {
+                    let reserved_bytes = loading.needs.num_bytes;
+                    let key = KeyRecord::default();
+                    *entry = Circuit::Ready(ReadyCircuit { circuit, used_at: now, key });
+                    reserved_bytes
+                }
+                // Prepared twice after a restart, or an earlier key of this id.
+                _ => return,
+            },
+            // No longer wanted.
+            None => return,
+        };
+        // The shape's part was an estimate.
+        self.circuit_memory.reserve_beyond(num_bytes);
+        self.circuit_memory.release(reserved_bytes);
+        for job in self.jobs.values_mut().filter(|job| *job.circuit() == id) {
+            job.timings.circuit_load = now.saturating_sub(job.spec.accepted_at).min(elapsed);
+            job.tell(&JobEvent::CircuitReady { circuit: id.clone() });
+        }
+        self.let_idle_circuits_go(0);
+        self.pump();
+    }
+}
+
+impl Handler<CircuitFailed> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, failed: CircuitFailed, _: &mut Context<Self>) {
+        let CircuitFailed { circuit, source, error } = failed;
+        match self.circuits.get(&circuit) {
+            Some(Circuit::Measuring { source: asked }) if is_same_key(asked, &source) => {}
+            Some(Circuit::Loading(loading)) if is_same_key(&loading.source, &source) => {}
+            _ => return,
+        }
+        self.remove_circuit(&circuit);
+        for job in self.jobs_of(&circuit) {
+            self.finish(job, Err(circuit_error(job, &circuit, &error)));
+        }
+        self.pump();
+    }
+}
+
+fn circuit_error(job: JobId, circuit: &CircuitId, error: &CircuitError) -> EngineError {
+    match error.clone() {
+        CircuitError::Srs(source) => EngineError::Srs { circuit: circuit.clone(), source },
+        CircuitError::Synthesis(source) => EngineError::Synthesis { at: WorkRef::job(job), source },
+    }
+}
