@@ -168,7 +168,7 @@ impl Scheduler {
 impl Drop for Scheduler {
     /// Also after a panic: worker threads must not go on reading what nobody will use.
     fn drop(&mut self) {
-        self.stop_loading();
+        self.circuits.values().for_each(Circuit::cancel_loading);
         self.jobs.values().for_each(|job| job.cancel.cancel());
     }
 }

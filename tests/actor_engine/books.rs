@@ -7,7 +7,7 @@ use cuzk::messages::synthesis::{CircuitMeasured, CircuitNeeds};
 use cuzk::policy::plan::{ShapeSummary, SrsSummary};
 
 use super::*;
-use crate::rig::{circuit, partition_bytes, result};
+use crate::rig::{circuit, circuit_with, partition_bytes, result};
 
 #[test]
 fn a_circuit_is_read_only_once_its_memory_is_reserved() {
@@ -63,6 +63,40 @@ fn a_circuit_of_a_critical_job_does_not_wait_for_memory() {
         assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 120);
         rig.end().await;
     });
+}
+
+#[test]
+fn jobs_that_come_later_do_not_keep_a_circuit_waiting_for_ever() {
+    on_paused_arbiter(async {
+        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let first = rig.submit(&circuit("first", &[2])).await;
+        rig.load(60).await;
+        let held = rig.witness().await;
+        let _second = rig.submit(&circuit("second", &[3])).await;
+        let command = rig.measure().await;
+        rig.measured(&command, 60);
+        // Of the circuit that is loaded, and behind the one that waits.
+        let _third = rig.submit(&circuit_with("first", &srs_of_first(&held), &[4])).await;
+        rig.nothing_asked().await;
+        drop(held);
+        rig.cancel(first.ticket.job()).await;
+        // The first job was the last that kept the circuit; the third begins after the second.
+        let mut asked = vec![rig.asked.next().await, rig.asked.next().await];
+        asked.sort_by_key(|asked| matches!(asked, rig::Asked::Prepare(_)));
+        let Some(rig::Asked::Prepare(command)) = asked.pop() else { panic!("{asked:?}") };
+        assert_eq!(command.workload.circuit().as_str(), "second");
+        let Some(rig::Asked::Measure(later)) = asked.pop() else { panic!("{asked:?}") };
+        assert_eq!(later.circuit.as_str(), "first");
+        rig.prepared(command, 60);
+        assert_eq!(rig.witness().await.workload.circuit().as_str(), "second");
+        rig.end().await;
+    });
+}
+
+fn srs_of_first(
+    command: &cuzk::messages::synthesis::SynthesizeWitness,
+) -> std::sync::Arc<cuzk::groth16::Srs> {
+    std::sync::Arc::clone(&command.circuit.srs)
 }
 
 #[test]

@@ -20,17 +20,17 @@ fn as_many_partitions_as_credits_are_given_out_and_one_more_for_each_that_comes_
         rig.load(60).await;
         let (first, second) = (rig.witness().await, rig.witness().await);
         rig.synthesized(first);
-        let third = rig.witness().await;
         let first = rig.next_placed().await;
+        let third = rig.witness().await;
         rig.synthesized(second);
-        let _fourth = rig.witness().await;
         let second = rig.next_placed().await;
+        let _fourth = rig.witness().await;
         rig.synthesized(third);
         rig.nothing_asked().await;
         assert_eq!(rig.device_status(0).await.lanes_busy, 2);
 
         // CRITICAL work has a lane of its own.
-        let _critical = rig.submit_as(&workload, Priority::Critical).await.unwrap();
+        let _critical = rig.submit_as(&circuit("squares", &[6]), Priority::Critical).await.unwrap();
         let critical = rig.placed().await;
         assert_eq!(critical.credit.kind(), LaneKind::Critical);
 

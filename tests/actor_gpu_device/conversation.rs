@@ -28,7 +28,7 @@ fn a_partition_goes_through_its_stages_and_gives_everything_back() {
         assert_eq!(proved.memory_planned_bytes, plan.work_peak_bytes());
         assert_eq!(proved.memory_peak_bytes, plan.work_peak_bytes());
         rig.freed().await;
-        let status = rig.status();
+        let status = rig.status().await;
         assert_eq!((status.lanes_busy, status.partitions_proved), (0, 1));
         assert_eq!(status.reserved_bytes, plan.resident_bytes, "only the key stays");
         assert_eq!(status.in_use_bytes, plan.resident_bytes);
@@ -57,7 +57,7 @@ fn b35_a_device_proves_tiny_and_odd_sizes_after_a_known_answer() {
     let fixtures = [1, 2, 3, 7, 31, 1025].map(|size| Fixture::new(&format!("size-{size}"), size));
     on_paused_arbiter(async {
         let mut rig = ready(real("")).await;
-        let status = rig.status();
+        let status = rig.status().await;
         assert_eq!(
             (status.health.as_str(), status.reserved_bytes),
             ("ready", 0),
@@ -103,7 +103,7 @@ fn b25_cancel_is_defined_in_every_state() {
                 "the lane is free within a stage, after {stage}: {:?}",
                 at.elapsed()
             );
-            let status = rig.status();
+            let status = rig.status().await;
             assert_eq!(status.lanes_busy, 0);
             assert_eq!(status.reserved_bytes, roomy_plan(&fixture).resident_bytes);
         }

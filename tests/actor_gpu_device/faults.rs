@@ -100,7 +100,7 @@ fn b41_a_poisoned_context_is_reported_and_a_new_one_works() {
         stopped(&rig.handle.drain).await;
 
         let mut rig = DeviceRig::ready(&spawner, DeviceConfig::default()).await;
-        assert_eq!(rig.status().resident_srs, [""; 0], "the new context begins empty");
+        assert_eq!(rig.status().await.resident_srs, [""; 0], "the new context begins empty");
         rig.prove(fixture.work(1, 0));
         rig.proved().await;
         rig.drain().await;

@@ -17,7 +17,7 @@ fn b35_the_host_proves_tiny_and_odd_sizes_after_a_known_answer() {
             assert!(proved.memory_peak_bytes > 0 && proved.memory_peak_bytes <= proved.memory_planned_bytes);
             rig.freed().await;
         }
-        let status = rig.status();
+        let status = rig.status().await;
         assert_eq!((status.reserved_bytes, status.in_use_bytes, status.lanes_busy), (0, 0, 0));
         rig.drain().await;
     });

@@ -11,7 +11,7 @@ fn b12_refused_memory_is_planned_anew_with_less() {
         let proved = rig.proved().await;
         assert_eq!(proved.proof, fixture.expected_proof());
         let roomy = roomy_plan(&fixture);
-        let status = rig.status();
+        let status = rig.status().await;
         assert!(status.reserved_bytes < roomy.resident_bytes, "the second plan keeps less on the device");
         rig.freed().await;
         assert!(rig
@@ -21,7 +21,7 @@ fn b12_refused_memory_is_planned_anew_with_less() {
             .send(EvictSrs { circuit: fixture.circuit.clone(), when_idle: false })
             .await
             .is_ok());
-        assert_eq!(rig.status().reserved_bytes, 0);
+        assert_eq!(rig.status().await.reserved_bytes, 0);
         rig.prove(fixture.work(2, 0));
         rig.proved().await;
         rig.drain().await;
@@ -40,7 +40,7 @@ fn b12_the_same_size_is_never_tried_twice() {
         assert!(matches!(failed.error, DeviceError::OutOfVram { .. }), "{failed:?}");
         assert_eq!(failed.error.class(), ErrorClass::Retry);
         rig.freed().await;
-        assert_eq!(rig.status().reserved_bytes, 0);
+        assert_eq!(rig.status().await.reserved_bytes, 0);
 
         rig.prove(fixture.work(1, 0));
         let again = rig.failed().await;
@@ -113,7 +113,7 @@ fn b11_too_little_memory_is_refused_before_any_launch() {
         let mut rig = ready_with_budget(sim(""), least).await;
         rig.prove(fixture.work(1, 0));
         rig.proved().await;
-        assert_eq!(rig.status().in_use_bytes, 0, "nothing is kept");
+        assert_eq!(rig.status().await.in_use_bytes, 0, "nothing is kept");
         rig.drain().await;
     });
 }
@@ -135,12 +135,12 @@ fn b14_the_least_recently_used_key_goes_and_the_one_in_use_stays() {
                 rig.freed().await;
             }
         }
-        assert_eq!(rig.status().resident_srs, ["b", "c"]);
+        assert_eq!(rig.status().await.resident_srs, ["b", "c"]);
         rig.prove(b.work(100, 0));
         rig.proved().await;
         rig.prove(a.work(101, 0));
         rig.stage(Stage::Upload).await;
-        assert_eq!(rig.status().resident_srs, ["b", "small"], "c was used before b");
+        assert_eq!(rig.status().await.resident_srs, ["b", "small"], "c was used before b");
 
         let evict = |fixture: &Fixture| {
             rig.handle.address.evict.send(EvictSrs { circuit: fixture.circuit.clone(), when_idle: false })
@@ -152,7 +152,7 @@ fn b14_the_least_recently_used_key_goes_and_the_one_in_use_stays() {
         rig.proved().await;
         let evict = rig.handle.address.evict.send(EvictSrs { circuit: a.circuit.clone(), when_idle: false });
         assert!(matches!(evict.await, Ok(Ok(true))));
-        let status = rig.status();
+        let status = rig.status().await;
         assert_eq!((status.reserved_bytes, status.in_use_bytes), (0, 0), "idle memory is given back");
         rig.drain().await;
     });
@@ -168,7 +168,7 @@ fn b16_a_replaced_key_is_not_taken_for_the_old_one() {
             rig.prove(fixture.work(1, 0));
             assert_eq!(rig.proved().await.proof, fixture.expected_proof());
             rig.freed().await;
-            assert_eq!(rig.status().reserved_bytes, roomy_plan(fixture).resident_bytes);
+            assert_eq!(rig.status().await.reserved_bytes, roomy_plan(fixture).resident_bytes);
         }
         rig.drain().await;
     });
@@ -187,7 +187,7 @@ fn partitions_share_memory_or_wait_for_it() {
         for (job, fixture) in [&a, &b, &c].into_iter().enumerate() {
             rig.prove(fixture.work(job as u64, 0));
         }
-        let status = rig.status();
+        let status = rig.status().await;
         assert_eq!(status.lanes_busy, 3);
         assert!(status.reserved_bytes <= budget);
         let mut order = Vec::new();
@@ -236,6 +236,36 @@ fn the_critical_reserve_is_kept_from_other_work() {
         assert!(matches!(failed.error, DeviceError::Plan { .. }), "{failed:?}");
         rig.prove_as(fixture.work(2, 0), Priority::Critical, LaneKind::Critical);
         rig.proved().await;
+        rig.drain().await;
+    });
+}
+
+#[test]
+fn a_key_that_is_no_longer_wanted_goes_with_its_last_user_unless_it_is_wanted_again() {
+    on_paused_arbiter(async {
+        let fixture = fixture();
+        let mut config = sim("");
+        config.layout.normal = 2;
+        let mut rig = ready(config).await;
+        let evict = EvictSrs { circuit: fixture.circuit.clone(), when_idle: true };
+        let cancel = rig.prove(fixture.work(1, 0));
+        rig.stage(Stage::Upload).await;
+        assert!(matches!(rig.handle.address.evict.send(evict).await, Ok(Ok(true))));
+        assert_eq!(rig.status().await.resident_srs, ["small"], "it is in use");
+        cancel.cancel();
+        rig.failed().await;
+        rig.freed().await;
+        let status = rig.status().await;
+        assert_eq!((status.resident_srs.len(), status.reserved_bytes, status.in_use_bytes), (0, 0, 0));
+
+        rig.prove(fixture.work(2, 0));
+        rig.stage(Stage::Upload).await;
+        let evict = EvictSrs { circuit: fixture.circuit.clone(), when_idle: true };
+        assert!(matches!(rig.handle.address.evict.send(evict).await, Ok(Ok(true))));
+        rig.prove(fixture.work(3, 0));
+        rig.proved().await;
+        rig.proved().await;
+        assert_eq!(rig.status().await.resident_srs, ["small"], "the third wanted it again");
         rig.drain().await;
     });
 }

@@ -82,7 +82,7 @@ impl Life {
         for fact in self.rig.facts.drain() {
             self.take_in(&fact);
         }
-        let status = self.rig.status();
+        let status = self.rig.status().await;
         assert!(status.reserved_bytes <= self.budget_bytes, "{status:?}");
         assert!(status.in_use_bytes <= status.reserved_bytes, "{status:?}");
     }
@@ -137,7 +137,7 @@ impl Life {
                 "nothing is in use"
             );
         }
-        let status = self.rig.status();
+        let status = self.rig.status().await;
         assert_eq!((status.lanes_busy, status.reserved_bytes, status.in_use_bytes), (0, 0, 0));
         self.rig.drain().await;
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use actix::{Arbiter, Recipient};
 use cuzk::actors::gpu_device::{DeviceConfig, DeviceHandle, DevicePeers, DeviceSpawner};
 use cuzk::backend::{PartitionWork, Stage};
+use cuzk::ids::CircuitId;
 use cuzk::messages::device::{
-    CancelFlag, LaneCredit, LaneFreed, LaneKind, PartitionFailed, PartitionProved, ProvePartition,
+    CancelFlag, EvictSrs, LaneCredit, LaneFreed, LaneKind, PartitionFailed, PartitionProved, ProvePartition,
     StageFinished,
 };
 use cuzk::messages::job::Priority;
@@ -131,8 +132,11 @@ impl DeviceRig {
         self.handle.address.prove.do_send(ProvePartition { work, priority, cancel, credit, span });
     }
 
-    /// What it last wrote of itself: it does so before it answers anybody.
-    pub fn status(&self) -> DeviceStatus {
+    /// What it last wrote of itself, once it has taken in everything that it was told before.
+    pub async fn status(&self) -> DeviceStatus {
+        let nothing = EvictSrs { circuit: CircuitId::new("nothing"), when_idle: false };
+        let answer = self.handle.address.evict.send(nothing).await.expect("the actor lives");
+        assert!(matches!(answer, Ok(false)), "there is no such key");
         self.board.get(&self.handle.id).expect("it writes when it is ready").clone()
     }
 

@@ -246,7 +246,9 @@ fn an_earlier_key_that_comes_late_is_not_taken_for_the_one_asked_for() {
     let (first_gate, second_gate) = (Arc::default(), Arc::default());
     let (first_closed, second_closed) = (Mutex::lock(&first_gate), Mutex::lock(&second_gate));
 
-    let first = engine.submit_blocking(request(&srs(), &first_gate)).unwrap();
+    let mut first = engine.submit_blocking(request(&srs(), &first_gate)).unwrap();
+    let at_its_gate = |event: JobEvent| matches!(event, JobEvent::CircuitLoading { what: "shape", .. });
+    assert!(first.events().blocking_iter().any(at_its_gate));
     first.cancel_blocking().unwrap();
     let second = engine.submit_blocking(request(&other_srs, &second_gate)).unwrap();
     // The first is still being loaded, and its memory is not free, though nobody waits for it.

@@ -6,7 +6,8 @@
 //!           counts       reserved   shape               is wanted
 //! ```
 //!
-//! Nothing is read before its memory is reserved. Idle circuits make room for one that waits; circuits in use never do.
+//! Nothing is read before its memory is reserved. Idle circuits make room for one that waits; circuits in use never do,
+//! but jobs that have not begun and come after the one that waits do not begin before it, so that its wait has an end.
 //! One is let through whatever it takes if there is no other, so that a small budget is slow and not stuck; and so is
 //! one of a CRITICAL job, which must not wait for others to end.
 
@@ -17,12 +18,13 @@ use std::time::Duration;
 use actix::{Context, Handler};
 
 use super::blame::KeyRecord;
+use super::job::Job;
 use super::memory::Holder;
 use super::Scheduler;
 use crate::backend::MemoryModel;
 use crate::circuits::{SrsSource, Workload};
 use crate::error::{DeviceError, EngineError, RequestError};
-use crate::ids::{CircuitId, JobId, WorkRef};
+use crate::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{CancelFlag, EvictSrs};
 use crate::messages::job::{JobEvent, Priority};
 use crate::messages::synthesis::{
@@ -30,6 +32,7 @@ use crate::messages::synthesis::{
     MeasureCircuit, MemoryLease, PrepareCircuit, PreparedCircuit,
 };
 use crate::policy::plan::least_budget_bytes;
+use crate::policy::queue::Waiting;
 
 /// A circuit in host memory, or on its way there.
 pub(super) enum Circuit {
@@ -67,6 +70,13 @@ impl Circuit {
             Self::Measuring { source } | Self::Waiting { source, .. } => source,
             Self::Loading(loading) => &loading.source,
             Self::Ready(ready) => &ready.circuit.source,
+        }
+    }
+
+    /// Stops the worker that loads it, if one does. Changes no books.
+    pub fn cancel_loading(&self) {
+        if let Self::Loading(loading) = self {
+            loading.cancel.cancel();
         }
     }
 
@@ -143,13 +153,15 @@ impl Scheduler {
                 continue;
             }
             self.remove_circuit(&id);
-            if let Some(job) = self.most_urgent_of(&id) {
-                let spec = &self.jobs[&job].spec;
-                let (workload, priority, span) =
-                    (Arc::clone(&spec.workload), spec.priority, spec.span.clone());
-                self.ensure_circuit(workload.as_ref(), priority, span);
-            }
+            self.ask_for_circuit_of_waiting_jobs(&id);
         }
+    }
+
+    fn ask_for_circuit_of_waiting_jobs(&mut self, id: &CircuitId) {
+        let Some(job) = self.most_urgent_of(id) else { return };
+        let spec = &self.jobs[&job].spec;
+        let (workload, priority, span) = (Arc::clone(&spec.workload), spec.priority, spec.span.clone());
+        self.ensure_circuit(workload.as_ref(), priority, span);
     }
 
     /// The job of a circuit that decides how urgent it is.
@@ -208,6 +220,29 @@ impl Scheduler {
         }
     }
 
+    /// The job of each circuit that waits for memory.
+    pub(super) fn jobs_waiting_for_circuits(&self) -> Vec<Waiting> {
+        let waiting = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
+            Circuit::Waiting { .. } => self.most_urgent_of(id),
+            _ => None,
+        });
+        waiting.map(|job| self.jobs[&job].as_waiting(PartitionIndex(0), 0)).collect()
+    }
+
+    /// Whether a job has to wait although its circuit is there: another job's is not, has no room because of it, and
+    /// that one's turn is first. CRITICAL jobs do not wait for that, nor jobs that have begun.
+    pub(super) fn yields(&self, job: &Job, waiting: &[Waiting]) -> bool {
+        if waiting.is_empty() || job.began || job.spec.priority == Priority::Critical {
+            return false;
+        }
+        let own = job.as_waiting(PartitionIndex(0), 0);
+        let goes_first = |other: &Waiting| {
+            other.circuit != own.circuit
+                && self.config.queue.next(&[other.clone(), own.clone()], self.now(), |_| false) == Some(0)
+        };
+        waiting.iter().any(goes_first)
+    }
+
     /// Lets circuits go that no job uses, least recently used first, until `needs_bytes` more fit beside the rest, or
     /// would if all that was let go were free already.
     pub(super) fn let_idle_circuits_go(&mut self, needs_bytes: u64) {
@@ -218,15 +253,19 @@ impl Scheduler {
             if kept_bytes.saturating_add(needs_bytes) <= memory.limit_bytes() {
                 return;
             }
+            let waiting = self.jobs_waiting_for_circuits();
+            let is_idle = |id: &CircuitId| {
+                let mut jobs = self.jobs.values().filter(|job| job.circuit() == id);
+                jobs.all(|job| self.yields(job, &waiting))
+            };
             let idle = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
-                Circuit::Ready(ready) if !self.jobs.values().any(|job| job.circuit() == id) => {
-                    Some((ready.used_at, id))
-                }
+                Circuit::Ready(ready) if is_idle(id) => Some((ready.used_at, id)),
                 _ => None,
             });
             let Some(id) = idle.min().map(|(_, id)| id.clone()) else { return };
             tracing::info!(circuit = %id, kept_bytes, needs_bytes, "idle circuit is let go");
             self.remove_circuit(&id);
+            self.ask_for_circuit_of_waiting_jobs(&id);
         }
     }
 

@@ -27,10 +27,11 @@ impl Scheduler {
         self.fail_unplannable();
         self.witness_memory.collect();
         self.load_circuits();
+        // Before memory is given out again: what is on a device will give its own back.
+        self.dispatch();
         if self.check_keys() {
             self.ask_for_witnesses();
         }
-        self.dispatch();
         self.report_drained();
         self.publish();
     }
@@ -106,10 +107,12 @@ impl Scheduler {
         let mut under_way = (JobId(0), 0);
         // The same for all partitions of a circuit: made once.
         let mut views: HashMap<&CircuitId, Vec<DeviceView>> = HashMap::new();
+        let without_circuit = if without_witness { self.jobs_waiting_for_circuits() } else { Vec::new() };
         for &(job, partition) in list {
             let entry = &self.jobs[&job];
             let possible = if without_witness {
                 matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready(_)))
+                    && !self.yields(entry, &without_circuit)
             } else {
                 let views =
                     views.entry(entry.circuit()).or_insert_with(|| self.devices.views(entry.circuit(), now));
