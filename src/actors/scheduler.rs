@@ -14,6 +14,7 @@
 //! get an error.
 
 mod blame;
+mod circuit_facts;
 mod circuits;
 mod devices;
 mod flow;
