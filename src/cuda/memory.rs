@@ -8,6 +8,8 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::{fmt, mem, slice};
 
+use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
+
 use super::{sys, Context, CudaError, Event, Stream};
 
 /// Types that may be copied to and from a device as they lie in memory.
@@ -24,6 +26,12 @@ unsafe impl DeviceData for u32 {}
 unsafe impl DeviceData for u64 {}
 // SAFETY: arrays of such types have no padding either.
 unsafe impl<T: DeviceData, const N: usize> DeviceData for [T; N] {}
+// SAFETY: `blst_p1_affine` is two arrays of six u64.
+unsafe impl DeviceData for blst_p1_affine {}
+// SAFETY: `blst_p2_affine` is four arrays of six u64.
+unsafe impl DeviceData for blst_p2_affine {}
+// SAFETY: `blst_fr` is an array of four u64, in Montgomery form.
+unsafe impl DeviceData for blst_fr {}
 
 /// Device bytes that a plan has been granted. Allocations are charged to it and refused beyond it; its peak is
 /// what the plan is compared with. Clones share the account.
@@ -143,6 +151,31 @@ impl<T: DeviceData> DeviceBuffer<T> {
         self.pointer
     }
 
+    /// All elements, for a launch.
+    pub fn all(&self) -> DeviceSlice<'_, T> {
+        DeviceSlice { buffer: self, start: 0, length: self.length }
+    }
+
+    /// Elements `start..start + length`, for a launch.
+    ///
+    /// # Errors
+    /// [`CudaError::Shape`] if there are not so many.
+    pub fn part(&self, start: usize, length: usize) -> Result<DeviceSlice<'_, T>, CudaError> {
+        match start.checked_add(length) {
+            Some(end) if end <= self.length => Ok(DeviceSlice { buffer: self, start, length }),
+            end => Err(CudaError::Shape {
+                what: "elements of a device buffer",
+                needs: end.unwrap_or(usize::MAX),
+                has: self.length,
+            }),
+        }
+    }
+
+    /// The stream in whose order it was allocated and will be freed.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     fn require(&self, what: &'static str, has: usize) -> Result<(), CudaError> {
         if has == self.length {
             return Ok(());
@@ -241,6 +274,44 @@ impl<T: DeviceData> DeviceBuffer<T> {
             self.stream.context().check("cuMemcpyDtoHAsync", code)?;
         }
         Pending::new(to, &self.stream)
+    }
+}
+
+/// Consecutive elements of a [`DeviceBuffer`]. As an argument it is a pointer to its first.
+#[derive(Clone, Copy)]
+pub struct DeviceSlice<'b, T: DeviceData> {
+    buffer: &'b DeviceBuffer<T>,
+    start: usize,
+    length: usize,
+}
+
+impl<T: DeviceData> DeviceSlice<'_, T> {
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Null if the buffer is empty.
+    pub(super) fn pointer(&self) -> sys::CUdeviceptr {
+        self.buffer.pointer + (self.start * mem::size_of::<T>()) as sys::CUdeviceptr
+    }
+
+    /// Elements `start..start + length` of these.
+    ///
+    /// # Errors
+    /// [`CudaError::Shape`] if there are not so many.
+    pub fn part(&self, start: usize, length: usize) -> Result<Self, CudaError> {
+        match start.checked_add(length) {
+            Some(end) if end <= self.length => Ok(Self { start: self.start + start, length, ..*self }),
+            end => Err(CudaError::Shape {
+                what: "elements of a device slice",
+                needs: end.unwrap_or(usize::MAX),
+                has: self.length,
+            }),
+        }
     }
 }
 

@@ -31,6 +31,6 @@ mod sys;
 
 pub use context::{devices, ComputeCapability, Context, DeviceInfo};
 pub use error::CudaError;
-pub use memory::{DeviceBuffer, DeviceData, Pending, PinnedBuffer, PinnedPool, Reservation};
+pub use memory::{DeviceBuffer, DeviceData, DeviceSlice, Pending, PinnedBuffer, PinnedPool, Reservation};
 pub use module::{kernel_images, Arguments, Function, KernelImage, LaunchShape, Module};
 pub use stream::{Event, Priority, Stream};

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void, CStr};
 use std::ptr;
 use std::rc::Rc;
 
-use super::{sys, Context, CudaError, DeviceBuffer, DeviceData, Stream};
+use super::{sys, Context, CudaError, DeviceBuffer, DeviceData, DeviceSlice, Stream};
 
 /// One compiled file of `kernels/`.
 pub struct KernelImage {
@@ -119,6 +119,11 @@ impl Arguments {
         self
     }
 
+    pub fn slice<T: DeviceData>(mut self, slice: DeviceSlice<'_, T>) -> Self {
+        self.slots.push(slice.pointer());
+        self
+    }
+
     pub fn u32(mut self, value: u32) -> Self {
         self.slots.push(value.into());
         self
@@ -176,6 +181,19 @@ impl Function {
             )
         };
         context.check("cuLaunchKernel", code)
+    }
+
+    /// Lets launches ask for up to `bytes` of dynamic shared memory; above 48 KiB a kernel has to opt in.
+    ///
+    /// # Errors
+    /// The driver's refusal of more than [`super::DeviceInfo::shared_bytes_per_block`].
+    pub fn allow_shared_bytes(&self, bytes: u32) -> Result<(), CudaError> {
+        let context = &self.module.inner.context;
+        context.bind()?;
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function lives as long as its module; the attribute takes an int.
+        let code = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, bytes as c_int) };
+        context.check("cuFuncSetAttribute", code)
     }
 
     fn attribute(&self, attribute: sys::CUfunction_attribute) -> Result<u32, CudaError> {

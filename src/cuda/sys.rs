@@ -94,6 +94,11 @@ extern "C" {
         attribute: CUfunction_attribute,
         function: CUfunction,
     ) -> c_int;
+    pub(super) fn cuFuncSetAttribute(
+        function: CUfunction,
+        attribute: CUfunction_attribute,
+        value: c_int,
+    ) -> c_int;
     pub(super) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks: *mut c_int,
         function: CUfunction,
