@@ -243,7 +243,6 @@ impl Scheduler {
     /// Lets circuits go that no job uses, least recently used first, until `needs_bytes` more fit beside the rest, or
     /// would if all that was let go were free already.
     pub(super) fn let_idle_circuits_go(&mut self, needs_bytes: u64) {
-        self.circuit_memory.collect();
         loop {
             let memory = &self.circuit_memory;
             let kept_bytes = memory.reserved_bytes() - memory.lingering_bytes();

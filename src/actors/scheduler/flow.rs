@@ -26,6 +26,7 @@ impl Scheduler {
         self.fail_misplaced();
         self.fail_unplannable();
         self.witness_memory.collect();
+        self.circuit_memory.collect();
         self.load_circuits();
         // Before memory is given out again: what is on a device will give its own back.
         self.dispatch();
