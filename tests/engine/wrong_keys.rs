@@ -10,6 +10,7 @@ use cuzk::groth16::srs_file::write_srs;
 use cuzk::groth16::Srs;
 use cuzk::ids::CircuitId;
 use cuzk::messages::job::{Payload, ProofRequest};
+use cuzk::messages::status::EngineStatus;
 
 use crate::simulation::{config, health_of, prove, simulate, submit_all};
 use crate::squares::{holds, request, srs, srs_of_seed, Squares, NUM_SQUARINGS};
@@ -50,11 +51,13 @@ fn b38_a_wrong_key_with_the_right_counts_is_named_and_no_device_is_blamed() {
             assert_unfit(&engine, file, &path, &[2]).await;
             let memory = SrsSource::Memory(Arc::new(mixed()));
             assert_unfit(&engine, memory, Path::new("<memory>"), &[2, 3, 4, 5]).await;
-            let status = engine.status();
+            // A partition that was under way when the key was found out ends its stage first.
+            let is_free = |status: &EngineStatus| status.host_memory_reserved_bytes == 0;
+            let status = engine.wait_status(is_free).await.unwrap();
             for (index, device) in status.devices.iter().enumerate() {
                 assert_eq!((health_of(&engine, index).as_str(), device.invalid_proofs), ("healthy", 0));
             }
-            assert!(status.totals.invalid_proofs >= 2 && status.host_memory_reserved_bytes == 0);
+            assert!(status.totals.invalid_proofs >= 2, "{:?}", status.totals);
             // Everything else goes on.
             let outcome = prove(&engine, request("", &[2, 3])).await.unwrap();
             assert!(holds(&outcome.proof, &[2, 3]));
