@@ -1,0 +1,281 @@
+//! How a transform is cut into passes, and the order of a quotient's steps on a device. Pure data: the launchers
+//! (`cuda/ntt.rs`, `cuda/quotient.rs`) and the tests that run the kernels on the host follow the same lists.
+
+use std::fmt;
+
+/// Largest domain: three passes of nine levels.
+pub const MAX_DOMAIN_LOG2: u32 = 27;
+/// Elements of a tile: 64 KiB of shared memory, which every supported architecture has.
+pub const MAX_TILE_LOG2: u32 = 11;
+/// A thread holds eight elements in registers.
+pub const THREAD_ELEMENTS_LOG2: u32 = 3;
+/// Smallest transform that is done in tiles.
+pub const MIN_TILED_LOG2: u32 = THREAD_ELEMENTS_LOG2;
+/// Twiddles kept as they are, 256 MiB: all of a 2^24 domain's. Of a larger one, the last levels' are products of two.
+const MAX_TABLE_LOG2: u32 = 23;
+/// Levels done between two exchanges of elements.
+const ROUND_LEVELS: u32 = 3;
+const MAX_ROUNDS: u32 = 3;
+const FR_BYTES: u64 = 32;
+
+/// Consecutive levels of a transform that are done in one round trip through memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// Level `l` combines places `2^(domain_log2 - 1 - l)` apart.
+    pub first_level: u32,
+    /// 3 to 11.
+    pub num_levels: u32,
+}
+
+/// Entries of a domain's two twiddle tables: every twiddle is a product of one of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableShape {
+    pub low_log2: u32,
+    pub high_log2: u32,
+}
+
+impl TableShape {
+    /// Those of a domain of `2^domain_log2`.
+    pub fn of(domain_log2: u32) -> Self {
+        let low_log2 = domain_log2.saturating_sub(1).min(MAX_TABLE_LOG2);
+        Self { low_log2, high_log2: domain_log2 - low_log2 }
+    }
+
+    pub fn num_entries(self) -> usize {
+        (1 << self.low_log2) + (1 << self.high_log2)
+    }
+
+    /// Whether a pass needs products of two entries.
+    pub fn is_far(self, pass: Pass) -> bool {
+        pass.first_level + pass.num_levels - 1 > self.low_log2
+    }
+}
+
+/// Device bytes of a domain's twiddle tables, exactly.
+pub fn domain_table_bytes(domain_log2: u32) -> u64 {
+    TableShape::of(domain_log2).num_entries() as u64 * FR_BYTES
+}
+
+/// Elements of one tile.
+pub fn tile_log2(domain_log2: u32) -> u32 {
+    domain_log2.min(MAX_TILE_LOG2)
+}
+
+/// The passes of a transform, from natural to bit-reversed order; the other direction takes them from last to first.
+/// Empty below [`MIN_TILED_LOG2`], where one thread does everything.
+///
+/// As few passes as possible, then as few rounds as possible; the levels by which three times the rounds exceed the
+/// domain are left out of the first pass.
+///
+/// # Panics
+/// Above [`MAX_DOMAIN_LOG2`].
+pub fn passes(domain_log2: u32) -> Vec<Pass> {
+    assert!(domain_log2 <= MAX_DOMAIN_LOG2, "domain of 2^{domain_log2}, limit 2^{MAX_DOMAIN_LOG2}");
+    if domain_log2 < MIN_TILED_LOG2 {
+        return Vec::new();
+    }
+    if domain_log2 <= MAX_TILE_LOG2 {
+        return vec![Pass { first_level: 0, num_levels: domain_log2 }];
+    }
+    let num_rounds = domain_log2.div_ceil(ROUND_LEVELS);
+    let num_passes = num_rounds.div_ceil(MAX_ROUNDS);
+    let mut first_level = 0;
+    (0..num_passes)
+        .map(|pass| {
+            let rounds = num_rounds / num_passes + u32::from(pass < num_rounds % num_passes);
+            let left_out = if pass == 0 { num_rounds * ROUND_LEVELS - domain_log2 } else { 0 };
+            let pass = Pass { first_level, num_levels: rounds * ROUND_LEVELS - left_out };
+            first_level += pass.num_levels;
+            pass
+        })
+        .collect()
+}
+
+/// One of the three vectors of a quotient: the rows' values at first, `h` in `B` at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vector {
+    A,
+    B,
+    C,
+}
+
+/// The two directions of a transform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Natural order in, bit-reversed order out.
+    ToBitReversed,
+    /// Bit-reversed order in, natural order out.
+    FromBitReversed,
+}
+
+/// A step of a quotient: one launch. See `groth16/domain.rs` for the algebra.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `c = a b` on the rows, and zeros beyond them in all three.
+    Products,
+    /// A pass and nothing else.
+    Pass(Vector, Order, Pass),
+    /// A whole transform of fewer than eight values.
+    Tiny(Vector, Order),
+    /// Coefficients of a polynomial to those of its shift to the coset, in bit-reversed order.
+    Shift(Vector),
+    /// `a = a b`.
+    Multiply,
+    /// `b = h` in natural order, from the product's coefficients in `a` and the rows' in `c`.
+    Divide,
+    /// A first pass to bit-reversed order that takes rows beyond the last as zero; that of `c` makes `c = a b`.
+    Rows(Vector, Pass),
+    /// The last pass to bit-reversed order, [`Shift`](Self::Shift), and the first pass back.
+    TurnAtCoefficients(Vector, Pass),
+    /// The last pass of `a` from bit-reversed order, [`Multiply`](Self::Multiply), and the first pass back.
+    TurnAtValues(Pass),
+    /// The last pass of `c` to bit-reversed order, its part of [`Divide`](Self::Divide) into `b`.
+    LastOfRows(Pass),
+    /// The last pass of `a` to bit-reversed order, its part of [`Divide`](Self::Divide) added to `b`.
+    LastOfProduct(Pass),
+}
+
+/// Every step of a quotient, in order.
+///
+/// # Panics
+/// Above [`MAX_DOMAIN_LOG2`].
+pub fn quotient_steps(domain_log2: u32) -> Vec<Step> {
+    match passes(domain_log2).as_slice() {
+        [first, between @ .., last] => fused_steps(*first, between, *last),
+        [] | [_] => separate_steps(domain_log2),
+    }
+}
+
+/// Six transforms with the pointwise steps between them.
+fn separate_steps(domain_log2: u32) -> Vec<Step> {
+    use Order::{FromBitReversed, ToBitReversed};
+    let mut steps = vec![Step::Products];
+    steps.extend(transform_steps(Vector::C, ToBitReversed, domain_log2));
+    for vector in [Vector::A, Vector::B] {
+        steps.extend(transform_steps(vector, ToBitReversed, domain_log2));
+        steps.push(Step::Shift(vector));
+        steps.extend(transform_steps(vector, FromBitReversed, domain_log2));
+    }
+    steps.push(Step::Multiply);
+    steps.extend(transform_steps(Vector::A, ToBitReversed, domain_log2));
+    steps.push(Step::Divide);
+    steps
+}
+
+/// The same with the pointwise steps inside passes, and with two passes in one where a transform ends and the next
+/// begins on the same tiles: 15 round trips through memory for three passes per transform, instead of 23.
+fn fused_steps(first: Pass, between: &[Pass], last: Pass) -> Vec<Step> {
+    use Order::{FromBitReversed, ToBitReversed};
+    let to = |vector| between.iter().map(move |pass| Step::Pass(vector, ToBitReversed, *pass));
+    let from = |vector| between.iter().rev().map(move |pass| Step::Pass(vector, FromBitReversed, *pass));
+    let mut steps = vec![Step::Rows(Vector::C, first)];
+    steps.extend(to(Vector::C));
+    for vector in [Vector::B, Vector::A] {
+        steps.push(Step::Rows(vector, first));
+        steps.extend(to(vector));
+        steps.push(Step::TurnAtCoefficients(vector, last));
+        steps.extend(from(vector));
+        if vector == Vector::B {
+            steps.push(Step::Pass(vector, FromBitReversed, first));
+        }
+    }
+    steps.push(Step::TurnAtValues(first));
+    steps.extend(to(Vector::A));
+    steps.extend([Step::LastOfRows(last), Step::LastOfProduct(last)]);
+    steps
+}
+
+/// The steps of one transform.
+///
+/// # Panics
+/// Above [`MAX_DOMAIN_LOG2`].
+pub fn transform_steps(vector: Vector, order: Order, domain_log2: u32) -> Vec<Step> {
+    let mut passes = passes(domain_log2);
+    if passes.is_empty() && domain_log2 > 0 {
+        return vec![Step::Tiny(vector, order)];
+    }
+    if order == Order::FromBitReversed {
+        passes.reverse();
+    }
+    passes.into_iter().map(|pass| Step::Pass(vector, order, pass)).collect()
+}
+
+impl fmt::Display for Vector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::A => "a",
+            Self::B => "b",
+            Self::C => "c",
+        })
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ToBitReversed => "to",
+            Self::FromBitReversed => "from",
+        })
+    }
+}
+
+/// `pass:a:to:0:9`: the words of `kernels/host/ntt_harness.cpp`.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Products => f.write_str("products"),
+            Self::Pass(vector, order, pass) => {
+                write!(f, "pass:{vector}:{order}:{}:{}", pass.first_level, pass.num_levels)
+            }
+            Self::Tiny(vector, order) => write!(f, "tiny:{vector}:{order}"),
+            Self::Shift(vector) => write!(f, "shift:{vector}"),
+            Self::Multiply => f.write_str("multiply"),
+            Self::Divide => f.write_str("divide"),
+            Self::Rows(vector, pass) => write!(f, "rows:{vector}:{}", pass.num_levels),
+            Self::TurnAtCoefficients(vector, pass) => write!(f, "turn:{vector}:{}", pass.first_level),
+            Self::TurnAtValues(pass) => write!(f, "turn_values:{}", pass.num_levels),
+            Self::LastOfRows(pass) => write!(f, "last_of_rows:{}", pass.first_level),
+            Self::LastOfProduct(pass) => write!(f, "last_of_product:{}", pass.first_level),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_cover_all_levels_once_within_the_kernels_limits() {
+        for domain_log2 in MIN_TILED_LOG2..=MAX_DOMAIN_LOG2 {
+            let passes = passes(domain_log2);
+            let tile_log2 = tile_log2(domain_log2);
+            let mut next_level = 0;
+            for pass in &passes {
+                assert_eq!(pass.first_level, next_level, "2^{domain_log2}");
+                next_level += pass.num_levels;
+                assert!((3..=tile_log2).contains(&pass.num_levels), "2^{domain_log2}: {pass:?}");
+                // Columns of a tile must lie side by side within a block, unless the rows themselves do.
+                let stride_log2 = domain_log2 - next_level;
+                assert!(stride_log2 == 0 || stride_log2 >= tile_log2 - pass.num_levels, "{pass:?}");
+                assert!(pass.num_levels <= 9 || passes.len() == 1, "lines of fewer than 128 bytes: {pass:?}");
+            }
+            assert_eq!(next_level, domain_log2);
+        }
+        assert_eq!(passes(27).iter().map(|pass| pass.num_levels).collect::<Vec<_>>(), [9, 9, 9]);
+        assert_eq!(passes(24).iter().map(|pass| pass.num_levels).collect::<Vec<_>>(), [9, 9, 6]);
+        assert_eq!(passes(22).iter().map(|pass| pass.num_levels).collect::<Vec<_>>(), [7, 9, 6]);
+    }
+
+    #[test]
+    fn tables_reach_every_twiddle() {
+        for domain_log2 in 0..=MAX_DOMAIN_LOG2 {
+            let shape = TableShape::of(domain_log2);
+            // Shifting to the coset uses 2^domain_log2 twiddles, the last level half as many.
+            assert_eq!(shape.low_log2 + shape.high_log2, domain_log2);
+            let far = passes(domain_log2).iter().any(|pass| shape.is_far(*pass));
+            assert_eq!(far, domain_log2 > MAX_TABLE_LOG2 + 1, "2^{domain_log2}");
+        }
+        assert_eq!(domain_table_bytes(20), 32 * ((1 << 19) + 2));
+        assert_eq!(domain_table_bytes(27), 32 * ((1 << 23) + (1 << 4)));
+    }
+}
