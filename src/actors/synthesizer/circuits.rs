@@ -1,19 +1,16 @@
 //! Circuits on the worker threads: what one takes, and loading it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
-
-use group::GroupEncoding;
-use sha2::{Digest, Sha256};
 
 use super::tasks::caught;
 use super::SynthesizerConfig;
 use crate::circuits::{CircuitSpec, ParameterFile, SrsSource, Workload};
 use crate::error::{SrsError, SynthesisError};
 use crate::groth16::srs_file::{read_counts, read_srs_unless, ReadOptions};
-use crate::groth16::{PreparedVerifyingKey, R1csShape, Srs, VerifyingKey};
+use crate::groth16::{shape_cache, PreparedVerifyingKey, R1csShape, Srs};
 use crate::ids::CircuitId;
 use crate::messages::device::CancelFlag;
 use crate::messages::synthesis::{
@@ -64,7 +61,7 @@ fn measure(
 fn shape_bytes(circuit: &CircuitId, config: &SynthesizerConfig) -> Option<u64> {
     let known = CircuitSpec::by_id(circuit.as_str()).and_then(|spec| spec.memory()?.shape_bytes);
     let stored = || {
-        let prefix = format!("{}-", file_name(circuit));
+        let prefix = format!("{}-", shape_cache::file_name(circuit));
         let entries = std::fs::read_dir(config.shape_cache_dir.as_ref()?).ok()?;
         let of_circuit = entries.filter_map(|entry| {
             let entry = entry.ok()?;
@@ -115,8 +112,11 @@ fn prepare(
         // The shape may take a minute to record, and cannot be stopped.
         return Err(SrsError::Stopped { path: path_of(&source).to_owned() }.into());
     }
-    let shape = Arc::new(load_shape(workload, &srs.vk, config, peers)?);
-    srs.check_fits(&shape)?;
+    let shape = load_shape(workload, &srs, config, peers).map_err(|error| match (error, &source) {
+        (CircuitError::Srs(error), SrsSource::File(file)) => error.of_file(&file.path).into(),
+        (error, _) => error,
+    })?;
+    let shape = Arc::new(shape);
     let vk = PreparedVerifyingKey::new(&srs.vk);
     let num_bytes = srs.num_bytes() + shape.num_bytes();
     Ok(PreparedCircuit { id, source, shape, srs, vk, num_bytes })
@@ -151,46 +151,18 @@ fn report(peers: &SynthesizerPeers, circuit: &CircuitId, what: &'static str, don
     peers.progress.do_send(CircuitProgress { circuit: circuit.clone(), what, done, total });
 }
 
-/// The stored shape if there is a usable one, else a recorded one, which is then stored.
+/// The stored shape if there is a usable one, else a recorded one, which is then stored; it fits the SRS.
 fn load_shape(
     workload: &dyn Workload,
-    vk: &VerifyingKey,
+    srs: &Srs,
     config: &SynthesizerConfig,
     peers: &SynthesizerPeers,
-) -> Result<R1csShape, SynthesisError> {
-    let path = config.shape_cache_dir.as_ref().map(|dir| shape_path(dir, workload.circuit(), vk));
-    if let Some(path) = path.as_ref().filter(|path| path.exists()) {
-        match R1csShape::load(path) {
-            Ok(shape) => return Ok(shape),
-            Err(error) => tracing::warn!(%error, "stored shape is not usable, recording it anew"),
-        }
-    }
-    report(peers, workload.circuit(), "shape", 0, 1);
-    let shape = workload.record_shape()?;
-    if let Some(path) = path {
-        // The next start is slower without it, nothing else.
-        if let Err(error) = shape.save(&path) {
-            tracing::warn!(%error, "shape could not be stored");
-        }
-    }
-    report(peers, workload.circuit(), "shape", 1, 1);
-    Ok(shape)
-}
-
-/// The verifying key is in the name: it is made for one circuit only, so a circuit whose code changed, and whose
-/// keys were therefore made anew, cannot meet an old shape under the same id.
-fn shape_path(dir: &Path, circuit: &CircuitId, vk: &VerifyingKey) -> PathBuf {
-    let mut hasher = Sha256::new();
-    for point in [&vk.alpha_g1, &vk.beta_g1, &vk.delta_g1].into_iter().chain(&vk.ic) {
-        hasher.update(point.to_bytes());
-    }
-    for point in [&vk.beta_g2, &vk.gamma_g2, &vk.delta_g2] {
-        hasher.update(point.to_bytes());
-    }
-    dir.join(format!("{}-{}.shape", file_name(circuit), hex::encode(&hasher.finalize()[..8])))
-}
-
-fn file_name(circuit: &CircuitId) -> String {
-    let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    circuit.as_str().chars().map(|c| if is_safe(c) { c } else { '_' }).collect()
+) -> Result<R1csShape, CircuitError> {
+    let circuit = workload.circuit();
+    shape_cache::load_or_record(config.shape_cache_dir.as_deref(), circuit, srs, || {
+        report(peers, circuit, "shape", 0, 1);
+        let shape = workload.record_shape()?;
+        report(peers, circuit, "shape", 1, 1);
+        Ok(shape)
+    })
 }
