@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! floor 3   selftest.rs ntt.rs quotient.rs   safe launchers, one per kernel file: check shapes, then launch
+//!           synthetic.rs
 //! floor 2   context.rs stream.rs             owned handles, thread-bound; memory charged to reservations
 //!           memory.rs module.rs
 //! floor 1   sys.rs error.rs                  raw calls with results as c_int; CudaError
@@ -29,6 +30,7 @@ mod ntt;
 mod quotient;
 pub mod selftest;
 mod stream;
+mod synthetic;
 mod sys;
 
 pub use context::{devices, ComputeCapability, Context, DeviceInfo};
@@ -37,3 +39,4 @@ pub use memory::{DeviceBuffer, DeviceData, DeviceSlice, Pending, PinnedBuffer, P
 pub use module::{kernel_images, Arguments, Function, KernelImage, LaunchShape, Module};
 pub use ntt::{NttDomain, NttKernels, PassKernelInfo};
 pub use stream::{Event, Priority, Stream};
+pub use synthetic::{generator_multiples, SyntheticKernels, SyntheticSource};
