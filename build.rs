@@ -37,8 +37,12 @@ fn main() {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
+    let mut targets = Vec::new();
     let images = match find_nvcc() {
-        Some(nvcc) => compile_all(&nvcc, &out_dir),
+        Some(nvcc) => {
+            targets = self::targets(&nvcc);
+            compile_all(&nvcc, &out_dir, &targets)
+        }
         None if env::var("CUZK_KERNELS").is_ok_and(|value| value == "require") => {
             panic!("CUZK_KERNELS=require, and no nvcc was found; kernels/setup-nvcc.sh installs one")
         }
@@ -48,6 +52,9 @@ fn main() {
         }
     };
     write_list(&out_dir, &images);
+    // `arch=compute_90,code=sm_90` is listed as `sm_90`.
+    let names: Vec<&str> = targets.iter().filter_map(|target| target.rsplit('=').next()).collect();
+    fs::write(out_dir.join("kernel_targets.rs"), format!("&{names:?}")).expect("OUT_DIR is writable");
 }
 
 /// `KernelImage` entries, for `include!`.
@@ -88,10 +95,9 @@ fn virtual_environment() -> Option<PathBuf> {
         .find(|bin| bin.is_dir())
 }
 
-fn compile_all(nvcc: &Path, out_dir: &Path) -> Vec<(String, PathBuf)> {
+fn compile_all(nvcc: &Path, out_dir: &Path, targets: &[String]) -> Vec<(String, PathBuf)> {
     let mut sources: Vec<PathBuf> = files_in(Path::new("kernels"), "cu");
     sources.sort();
-    let targets = targets(nvcc);
     let version = output_of(nvcc, "--version");
     let headers = files_in(Path::new("kernels/math"), "cuh");
     sources
@@ -99,7 +105,7 @@ fn compile_all(nvcc: &Path, out_dir: &Path) -> Vec<(String, PathBuf)> {
         .map(|source| {
             let name = source.file_stem().and_then(OsStr::to_str).expect("kernel files have plain names");
             let image = out_dir.join(format!("{name}.fatbin"));
-            compile(nvcc, source, &image, &targets, fingerprint(source, &headers, &targets, &version));
+            compile(nvcc, source, &image, targets, fingerprint(source, &headers, targets, &version));
             (name.to_owned(), image)
         })
         .collect()

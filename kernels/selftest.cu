@@ -19,6 +19,12 @@ using namespace cuzk;
     }
 CUZK_SELFTEST_OPS(CUZK_SELFTEST_KERNEL)
 
+// Writes where nothing is mapped: an illegal address, on purpose. For the tests of recovery from a lost context.
+extern "C" __global__ void selftest_fault(uint64_t address)
+{
+    *reinterpret_cast<volatile uint32_t *>(address) = 1;
+}
+
 // seeds [threads + 1], results [threads]. Thread t: x = seeds[t], y = seeds[t + 1]; `steps` times x = x y then
 // y = y x; writes x + y. 2 `steps` multiplications per thread, each waiting for the last: only the other warps
 // hide the latency, as in a point addition. 256 threads, about 48 (Fp) and 40 (Fr) registers expected.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
 
+pub use engine::{BACKENDS_BUILT, BACKENDS_NOT_BUILT};
 pub use values::{ByteSize, DeviceChoice, LogFormat, MemoryBudget};
 
 /// Environment variable that names the configuration file.
@@ -44,7 +45,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 pub struct GpusConfig {
     pub devices: DeviceChoice,
-    /// Partitions that one device proves side by side.
+    /// Partitions that one device proves side by side. 0: one on the CPU, two on a GPU.
     pub gpu_workers_per_device: u32,
     /// Threads of the CPU device. 0: one per core.
     pub cpu_threads: u32,
@@ -64,7 +65,7 @@ impl Default for GpusConfig {
     fn default() -> Self {
         Self {
             devices: DeviceChoice::Auto,
-            gpu_workers_per_device: 1,
+            gpu_workers_per_device: 0,
             cpu_threads: 0,
             memory_budget: MemoryBudget::Auto,
             critical_reserve: ByteSize(0),
@@ -155,7 +156,9 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let environment: Vec<(String, String)> =
             environment.into_iter().filter(|(name, _)| name.starts_with("CUZK_")).collect();
-        let named = environment.iter().find(|(name, _)| name == CONFIG_FILE_VARIABLE);
+        // Empty means the same as not set, as for every variable of this kind.
+        let named =
+            environment.iter().find(|(name, value)| name == CONFIG_FILE_VARIABLE && !value.is_empty());
         let file = file.map(Path::to_owned).or_else(|| named.map(|(_, value)| PathBuf::from(value)));
 
         let mut loader = load::Loader::new();
@@ -192,7 +195,7 @@ impl Config {
     /// [`ConfigError::Value`] naming the first key whose value cannot be used, with what it needs and has.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let GpusConfig { gpu_workers_per_device, cpu_threads, start_limit_s, .. } = self.gpus;
-        within("gpus.gpu_workers_per_device", gpu_workers_per_device.into(), 1, 16)?;
+        within("gpus.gpu_workers_per_device", gpu_workers_per_device.into(), 0, 16)?;
         within("gpus.cpu_threads", cpu_threads.into(), 0, THREADS_MAX)?;
         within("gpus.start_limit_s", start_limit_s, 1, SECONDS_MAX)?;
         within("gpus.restart_window_s", self.gpus.restart_window_s, 1, SECONDS_MAX)?;

@@ -101,9 +101,9 @@ pub enum SrsError {
     /// The digest is not the expected one.
     #[error("{path}: sha256 is {has}, expected {needs}")]
     Digest { path: PathBuf, needs: String, has: String },
-    /// The SRS belongs to another circuit.
-    #[error("srs does not fit circuit: {what}: circuit needs {needs}, srs has {has}")]
-    Mismatch { what: &'static str, needs: u64, has: u64 },
+    /// The SRS belongs to another circuit. `path`: the file it came from, where it came from one and the check knows it.
+    #[error("{}srs does not fit circuit: {what}: circuit needs {needs}, srs has {has}", path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default())]
+    Mismatch { path: Option<PathBuf>, what: &'static str, needs: u64, has: u64 },
     /// Parameters cannot be made for this circuit.
     #[error("parameters not generated: {what}")]
     Generate { what: String },
@@ -117,6 +117,14 @@ impl SrsError {
     pub fn for_circuit(mut self, name: &CircuitId) -> Self {
         if let Self::Missing { circuit, .. } = &mut self {
             *circuit = name.to_string();
+        }
+        self
+    }
+
+    /// Names the file that a proving key of another circuit came from; a check of counts does not know it.
+    pub fn of_file(mut self, file: &std::path::Path) -> Self {
+        if let Self::Mismatch { path, .. } = &mut self {
+            *path = Some(file.to_owned());
         }
         self
     }

@@ -164,7 +164,20 @@ fn sizes_and_devices_print_as_they_are_written() {
     for text in ["auto", "256MiB", "16GiB", "0B", "1023KiB", "7B"] {
         assert_eq!(text.parse::<MemoryBudget>().unwrap().to_string(), text);
     }
-    for text in ["auto", "cpu", "cuda", "sim:7", "sim:2;mem=8GiB"] {
+    for text in ["auto", "cpu", "cuda", "cuda:0,GPU-6fd2a1bc,0000:04:00.0", "sim:7", "sim:2;mem=8GiB"] {
         assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
     }
+}
+
+#[test]
+fn a_byte_order_mark_before_the_file_is_skipped() {
+    let config = Config::from_toml("\u{feff}[synthesis]\nthreads = 3\n", "test").unwrap();
+    assert_eq!(config.synthesis.threads, 3);
+}
+
+#[test]
+fn an_empty_variable_is_as_good_as_none() {
+    assert_eq!(Config::load(None, variables(&[("CUZK_CONFIG", "")])).unwrap(), Config::default());
+    let named = Config::load(None, variables(&[("CUZK_CONFIG", "/nonexistent/cuzk.toml")]));
+    assert!(matches!(named, Err(ConfigError::Read { .. })), "{named:?}");
 }

@@ -166,6 +166,13 @@ CUZK_HD void xyzz_add(Xyzz<F> &p, const Xyzz<F> &q)
     p.zzz = p.zzz * q.zzz * ddd;
 }
 
+// `xyzz_add` as a call, for sums that are not the hot loop: two additions inline fill the instruction cache.
+template <class F>
+CUZK_HD_CALL void xyzz_add_call(Xyzz<F> &p, const Xyzz<F> &q)
+{
+    xyzz_add(p, q);
+}
+
 // To affine with one inversion: 1/ZZZ, then 1/ZZ = (ZZ/ZZZ)^2 because ZZ^3 = ZZZ^2. Canonical.
 template <class F>
 CUZK_HD Affine<F> xyzz_to_affine(const Xyzz<F> &p)

@@ -19,7 +19,7 @@ CUZK_HD bool is_zero(const Fp2 &a) { return is_zero(a.c0) && is_zero(a.c1); }
 CUZK_HD bool is_marker_zero(const Fp2 &a) { return is_marker_zero(a.c0) && is_marker_zero(a.c1); }
 CUZK_HD void set_one(Fp2 &a) { a = Fp2{fp_one(), fp_zero()}; }
 
-// A G2 addition inlines to some 9,000 multiplications: 150 KB of instructions, more than the instruction caches
+// An addition in G2 inlines to some 9,000 multiplications: 150 KB of instructions, more than the instruction caches
 // hold, and half a minute of ptxas for each architecture. Fp2 therefore calls these two.
 CUZK_HD_CALL Fp fp_mul_call(const Fp a, const Fp b)
 {

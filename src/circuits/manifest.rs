@@ -12,7 +12,9 @@ use serde::de::{self, Deserializer};
 use serde::Deserialize;
 
 use crate::circuits::catalogue::RegisteredProof;
-use crate::circuits::request::{prover_id, read_input, set_inputs, FilecoinRequest, HexBytes};
+use crate::circuits::request::{
+    input_folder, json_text, prover_id, read_input, set_inputs, FilecoinRequest, HexBytes,
+};
 use crate::circuits::{CircuitSpec, ProofKind, SectorSize, WorkKind, Workload};
 use crate::error::RequestError;
 use crate::groth16::Blinding;
@@ -167,7 +169,8 @@ impl Manifest {
     /// # Errors
     /// [`RequestError`] naming the field or place.
     pub fn from_json(bytes: &[u8]) -> Result<Self, RequestError> {
-        let manifest: Self = serde_json::from_slice(bytes).map_err(|error| field_error("manifest", error))?;
+        let manifest: Self =
+            serde_json::from_slice(json_text(bytes)).map_err(|error| field_error("manifest", error))?;
         if manifest.format != FORMAT {
             let what = format!("is {}, only {FORMAT} is known", manifest.format);
             return Err(field_error("format", what));
@@ -208,7 +211,12 @@ impl Manifest {
         Ok(CircuitSpec::new(self.proof_kind()?, sector_size))
     }
 
-    /// Request `index`, with its input files read. `dir` is the manifest's folder.
+    /// The folder of request `index`'s input files, for a manifest that was read from `path`: see [`input_folder`].
+    pub fn input_folder(&self, index: usize, path: &Path) -> PathBuf {
+        input_folder(path, self.requests.get(index).map_or(&[], |request| &request.vanilla))
+    }
+
+    /// Request `index`, with its input files read. `dir` is the folder they are in ([`Manifest::input_folder`]).
     ///
     /// # Errors
     /// [`RequestError::Field`] if there is no such request or a file cannot be read.

@@ -59,6 +59,10 @@ impl fmt::Debug for PostJob {
     }
 }
 
+/// Partitions that a deadline has at most (builtin-actors `runtime/src/runtime/policy.rs`,
+/// `MAX_PARTITIONS_PER_DEADLINE`).
+const PARTITIONS_PER_DEADLINE_MAX: u32 = 3000;
+
 /// Decodes and checks a PoSt request of `kind`.
 pub(super) fn decode(
     request: &FilecoinRequest,
@@ -70,6 +74,7 @@ pub(super) fn decode(
     let params = public_params(&config).map_err(refused_request)?;
     let randomness = request.checked_randomness()?;
     check_num_sectors(request, &config)?;
+    check_partition_index(request)?;
     let mut inputs = PublicInputs {
         randomness: randomness.into(),
         prover_id: prover_id(request.miner_id).into(),
@@ -86,10 +91,7 @@ pub(super) fn decode(
         check_sector(&at, number, &proof, &config, &params.vanilla_params, &inputs)?;
         sector_proofs.push(proof);
     }
-    if kind == ProofKind::WinningPost && request.sector_number != 0 {
-        let proved = u64::from(inputs.sectors[0].id);
-        request.check_equal("sector_number", request.sector_number, "vanilla_proofs[0] sector", proved)?;
-    }
+    check_sector_number(request, &inputs.sectors)?;
     let proof = circuit_proof(&config, &params, &inputs, &sector_proofs)?;
     let header = JobHeader::new(request, registered, params_dir, request.sector_number);
     Ok(PostJob { header, config, params, inputs, proof })
@@ -105,6 +107,37 @@ fn check_num_sectors(request: &FilecoinRequest, config: &PoStConfig) -> Result<(
         PoStType::Window => format!("1 to {most} (one per sector of the partition)"),
     };
     Err(request.field_error("vanilla_proofs", format!("needs {needs}, has {has}")))
+}
+
+/// The index is part of the challenges of the legacy version alone, and callers of today's leave it at 0 for every
+/// partition: there, any that a deadline can have is taken. Beyond that it is no index.
+fn check_partition_index(request: &FilecoinRequest) -> Result<(), RequestError> {
+    let (most, has) = (PARTITIONS_PER_DEADLINE_MAX - 1, request.partition_index);
+    if has <= most {
+        return Ok(());
+    }
+    let what = format!("needs 0 to {most} (a deadline's partitions), has {has}");
+    Err(request.field_error("partition_index", what))
+}
+
+/// The vanilla proofs say which sectors they are of. A caller that names one as well (0 is what an absent field reads
+/// as) and means another has mixed its requests up.
+fn check_sector_number(
+    request: &FilecoinRequest,
+    sectors: &[PublicSector<PoseidonDomain>],
+) -> Result<(), RequestError> {
+    let said = request.sector_number;
+    let number = |sector: &PublicSector<PoseidonDomain>| u64::from(sector.id);
+    match sectors {
+        _ if said == 0 || sectors.iter().any(|sector| number(sector) == said) => Ok(()),
+        [only] => request.check_equal("sector_number", said, "vanilla_proofs[0] sector", number(only)),
+        [first, .., last] => {
+            let (count, first, last) = (sectors.len(), number(first), number(last));
+            let what = format!("{said} is none of the {count} sectors proved, {first} to {last}");
+            Err(request.field_error("sector_number", what))
+        }
+        [] => unreachable!("the number of sectors was checked"),
+    }
 }
 
 /// Verifiers put the sectors in rising order, each once (filecoin-proofs-api `post.rs`: a `BTreeMap`), so a proof

@@ -18,7 +18,7 @@ use crate::error::RequestError;
 use crate::ids::{CircuitId, RequestDigest};
 
 pub(in crate::circuits) use file::set_inputs;
-pub use file::{read_input, HexBytes, KindField, RequestFile, RequestPriority};
+pub use file::{input_folder, json_text, read_input, HexBytes, KindField, RequestFile, RequestPriority};
 
 /// The fields of the wire's `SubmitProofRequest` that describe the statement.
 ///

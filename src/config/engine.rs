@@ -8,6 +8,13 @@ use crate::backend::cpu::host_memory_bytes;
 use crate::backend::sim::SimFleet;
 use crate::engine::{DeviceSpec, EngineConfig};
 use crate::error::ConfigError;
+use crate::policy::selector::DeviceSelector;
+
+/// Backends that this build can drive, by the names that devices are asked for with.
+pub const BACKENDS_BUILT: &[&str] =
+    if cfg!(feature = "cuda") { &["cpu", "sim", "cuda"] } else { &["cpu", "sim"] };
+/// Backends that another build of this program could drive.
+pub const BACKENDS_NOT_BUILT: &[&str] = if cfg!(feature = "cuda") { &[] } else { &["cuda"] };
 
 impl Config {
     /// The engine's settings, its devices chosen.
@@ -43,23 +50,63 @@ impl Config {
         Ok(engine)
     }
 
-    fn device_specs(&self) -> Result<Vec<DeviceSpec>, ConfigError> {
+    /// Whether this build can drive the devices that are asked for. Opens none, and needs no driver.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] for `gpus.devices`.
+    pub fn check_devices_built(&self) -> Result<(), ConfigError> {
         match &self.gpus.devices {
-            DeviceChoice::Auto | DeviceChoice::Cpu => Ok(vec![self.cpu_spec()]),
+            DeviceChoice::Cuda(_) if !BACKENDS_BUILT.contains(&"cuda") => {
+                Err(ConfigError::Value { key: "gpus.devices".to_owned(), what: WITHOUT_CUDA.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn device_specs(&self) -> Result<Vec<DeviceSpec>, ConfigError> {
+        self.check_devices_built()?;
+        match &self.gpus.devices {
+            DeviceChoice::Auto => match cuda_specs(&[], self.lanes_per_gpu()) {
+                Ok(gpus) => Ok(gpus),
+                Err(reason) => {
+                    tracing::debug!(%reason, "no GPU is used");
+                    Ok(vec![self.cpu_spec()])
+                }
+            },
+            DeviceChoice::Cpu => Ok(vec![self.cpu_spec()]),
             DeviceChoice::Sim(fleet) => sim_specs(fleet),
-            DeviceChoice::Cuda => Err(ConfigError::Value {
-                key: "gpus.devices".to_owned(),
-                what: "this program was built without CUDA: no build proves on GPUs yet, use `cpu`"
-                    .to_owned(),
-            }),
+            DeviceChoice::Cuda(selectors) => cuda_specs(selectors, self.lanes_per_gpu()),
         }
     }
 
     fn cpu_spec(&self) -> DeviceSpec {
         let GpusConfig { gpu_workers_per_device, cpu_threads, .. } = self.gpus;
-        DeviceSpec::Cpu { threads: cpu_threads as usize, lanes: gpu_workers_per_device }
+        DeviceSpec::Cpu { threads: cpu_threads as usize, lanes: gpu_workers_per_device.max(1) }
+    }
+
+    fn lanes_per_gpu(&self) -> u32 {
+        match self.gpus.gpu_workers_per_device {
+            0 => DEFAULT_LANES_PER_GPU,
+            lanes => lanes,
+        }
     }
 }
+
+/// One partition is copied to the device while the other is computed.
+const DEFAULT_LANES_PER_GPU: u32 = 2;
+
+#[cfg(feature = "cuda")]
+fn cuda_specs(selectors: &[DeviceSelector], num_lanes: u32) -> Result<Vec<DeviceSpec>, ConfigError> {
+    let factories = crate::cuda::backend::select_devices(selectors, num_lanes)?;
+    Ok(factories.into_iter().map(|factory| DeviceSpec::Spawner(FactorySpawner::boxed(factory))).collect())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_specs(_: &[DeviceSelector], _: u32) -> Result<Vec<DeviceSpec>, ConfigError> {
+    Err(ConfigError::Value { key: "gpus.devices".to_owned(), what: WITHOUT_CUDA.to_owned() })
+}
+
+const WITHOUT_CUDA: &str = "this program was built without CUDA (cargo feature `cuda`): use `cpu`";
 
 fn sim_specs(text: &str) -> Result<Vec<DeviceSpec>, ConfigError> {
     let fleet: SimFleet = text.parse()?;
@@ -77,10 +124,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b05_cuda_is_refused_by_name() {
+    fn b05_only_what_is_not_built_is_refused_by_name() {
         let mut config = Config::default();
-        config.gpus.devices = DeviceChoice::Cuda;
-        let error = config.engine_config().unwrap_err().to_string();
-        assert!(error.contains("built without CUDA"), "{error}");
+        assert_eq!(config.check_devices_built(), Ok(()));
+        config.gpus.devices = DeviceChoice::Cuda(Vec::new());
+        let refused = ConfigError::Value {
+            key: "gpus.devices".to_owned(),
+            what: "this program was built without CUDA (cargo feature `cuda`): use `cpu`".to_owned(),
+        };
+        if cfg!(feature = "cuda") {
+            assert_eq!(config.check_devices_built(), Ok(()));
+        } else {
+            assert_eq!(config.check_devices_built(), Err(refused.clone()));
+            assert_eq!(config.engine_config().err(), Some(refused));
+        }
+    }
+
+    #[test]
+    fn every_backend_is_built_or_not() {
+        let mut all = [BACKENDS_BUILT, BACKENDS_NOT_BUILT].concat();
+        all.sort_unstable();
+        assert_eq!(all, ["cpu", "cuda", "sim"]);
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::backend::sim::SimFleet;
 use crate::error::ConfigError;
+use crate::policy::selector::DeviceSelector;
 
 /// Form of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +32,15 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Which devices an engine uses: `auto`, `cpu`, `cuda`, or simulated ones.
+/// Which devices an engine uses: `auto`, `cpu`, `cuda`, `cuda:0,GPU-…`, or simulated ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// Every GPU this build can drive; without one, the CPU.
     #[default]
     Auto,
     Cpu,
-    Cuda,
+    /// Those CUDA devices; all of them if the list is empty.
+    Cuda(Vec<DeviceSelector>),
     /// Simulated devices, whose proofs the CPU prover makes: `sim:2`, or a longer text that [`SimFleet`] reads.
     Sim(String),
 }
@@ -50,25 +52,38 @@ impl FromStr for DeviceChoice {
         match text {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda),
+            "cuda" => Ok(Self::Cuda(Vec::new())),
             _ if text.starts_with("sim:") => match text.parse::<SimFleet>() {
                 Ok(_) => Ok(Self::Sim(text.to_owned())),
                 Err(ConfigError::Value { what, .. }) => Err(what),
                 Err(error) => Err(error.to_string()),
             },
-            _ => Err(format!("unknown device `{text}`: use auto, cpu, cuda or sim:N (such as sim:2)")),
+            _ => match text.strip_prefix("cuda:") {
+                Some(list) => {
+                    list.split(',').map(|one| one.trim().parse()).collect::<Result<_, _>>().map(Self::Cuda)
+                }
+                None => Err(format!(
+                    "unknown device `{text}`: use auto, cpu, cuda, cuda:DEVICE (such as cuda:0) or sim:N (such as sim:2)"
+                )),
+            },
         }
     }
 }
 
 impl fmt::Display for DeviceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-            Self::Sim(fleet) => fleet,
-        })
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(selectors) => {
+                f.write_str("cuda")?;
+                for (index, selector) in selectors.iter().enumerate() {
+                    write!(f, "{}{selector}", if index == 0 { ':' } else { ',' })?;
+                }
+                Ok(())
+            }
+            Self::Sim(fleet) => f.write_str(fleet),
+        }
     }
 }
 

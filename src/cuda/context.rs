@@ -212,12 +212,13 @@ impl Context {
         self.check("cuMemPoolSetAttribute", code)
     }
 
-    /// Gives freed memory back to the system, down to `bytes_to_keep`. For an idle device.
+    /// Gives freed memory back to the system, down to `bytes_to_keep`. Does not wait: memory whose free the device
+    /// has not reached yet stays.
     ///
     /// # Errors
     /// The driver's failure.
     pub fn trim(&self, bytes_to_keep: u64) -> Result<(), CudaError> {
-        self.synchronize()?;
+        self.bind()?;
         let pool = self.pool()?;
         // SAFETY: the pool is the device's own, which lives as long as the process.
         self.check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(pool, bytes_to_keep as usize) })

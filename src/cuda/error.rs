@@ -31,6 +31,14 @@ pub enum CudaError {
     #[error("{asked_bytes} B asked of a reservation on {device} that has {left_bytes} B left")]
     OverReservation { asked_bytes: u64, left_bytes: u64, device: DeviceId },
 
+    /// The driver has no memory for an allocation that a plan allowed: another process holds it.
+    #[error("{asked_bytes} B of device memory refused on {device}")]
+    Allocation { asked_bytes: u64, device: DeviceId },
+
+    /// Not the device: the host could not do its part.
+    #[error("{0}")]
+    Host(String),
+
     /// Lengths that do not fit together; a mistake in the calling code. Nothing was launched.
     #[error("{what}: needs {needs}, has {has}")]
     Shape { what: &'static str, needs: usize, has: usize },
@@ -90,7 +98,11 @@ impl CudaError {
 
     /// The device has no memory left for what was asked.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Call { code: CudaCode(CudaCode::OUT_OF_MEMORY), .. })
+        match self {
+            Self::Call { code, .. } => code.0 == CudaCode::OUT_OF_MEMORY,
+            Self::Allocation { .. } => true,
+            _ => false,
+        }
     }
 }
 

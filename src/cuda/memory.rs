@@ -10,6 +10,7 @@ use std::{fmt, mem, slice};
 
 use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 
+use super::error::CudaCode;
 use super::{sys, Context, CudaError, Event, Stream};
 
 /// Types that may be copied to and from a device as they lie in memory.
@@ -105,7 +106,7 @@ impl<T: DeviceData> DeviceBuffer<T> {
     /// Uninitialised memory: 4 to 12 µs once the pool is warm. `length` may be 0.
     ///
     /// # Errors
-    /// [`CudaError::OverReservation`], or the driver's failure (out of memory).
+    /// [`CudaError::OverReservation`], [`CudaError::Allocation`], or another failure of the driver.
     pub fn new(reservation: &Reservation, stream: &Stream, length: usize) -> Result<Self, CudaError> {
         let bytes = length.checked_mul(mem::size_of::<T>()).expect("no device has 2^64 bytes");
         reservation.charge(bytes as u64)?;
@@ -120,6 +121,10 @@ impl<T: DeviceData> DeviceBuffer<T> {
             stream.context().bind()?;
             // SAFETY: valid for one write; the stream is alive. On failure the pointer stays 0: nothing to free.
             let code = unsafe { sys::cuMemAllocAsync(&mut buffer.pointer, bytes, stream.raw()) };
+            if code == CudaCode::OUT_OF_MEMORY {
+                let device = stream.context().device().id.clone();
+                return Err(CudaError::Allocation { asked_bytes: bytes as u64, device });
+            }
             stream.context().check("cuMemAllocAsync", code)?;
         }
         Ok(buffer)
@@ -277,6 +282,34 @@ impl<T: DeviceData> DeviceBuffer<T> {
     }
 }
 
+/// Device memory that bytes can be copied into, whatever its elements are.
+pub trait CopyTarget {
+    fn size_bytes(&self) -> usize;
+
+    #[doc(hidden)]
+    fn address(&self) -> DeviceAddress;
+}
+
+/// Where a buffer lies; of use to this module alone.
+#[derive(Clone, Copy)]
+pub struct DeviceAddress(sys::CUdeviceptr);
+
+impl DeviceAddress {
+    pub(super) fn at(self, offset_bytes: usize) -> sys::CUdeviceptr {
+        self.0 + offset_bytes as sys::CUdeviceptr
+    }
+}
+
+impl<T: DeviceData> CopyTarget for DeviceBuffer<T> {
+    fn size_bytes(&self) -> usize {
+        DeviceBuffer::size_bytes(self)
+    }
+
+    fn address(&self) -> DeviceAddress {
+        DeviceAddress(self.pointer)
+    }
+}
+
 /// Consecutive elements of a [`DeviceBuffer`]. As an argument it is a pointer to its first.
 #[derive(Clone, Copy)]
 pub struct DeviceSlice<'b, T: DeviceData> {
@@ -370,6 +403,14 @@ impl<T: DeviceData> PinnedBuffer<T> {
     }
 }
 
+impl<T: DeviceData> PinnedBuffer<T> {
+    /// Lets go of the memory without freeing it: a copy may be under way that nobody can wait for any more. The
+    /// context frees it at its own end, which this buffer no longer holds up.
+    fn leak(mut self) {
+        self.capacity_bytes = 0;
+    }
+}
+
 impl<T: DeviceData> Deref for PinnedBuffer<T> {
     type Target = [T];
 
@@ -411,8 +452,8 @@ impl<T: DeviceData> Pending<T> {
         match stream.record() {
             Ok(done) => Ok(Self { buffer: Some(buffer), done }),
             Err(error) => {
-                // The copy may be under way and nothing tells when it ends: the memory must stay.
-                mem::forget(buffer);
+                // The copy may be under way and nothing tells when it ends.
+                buffer.leak();
                 Err(error)
             }
         }
@@ -435,7 +476,7 @@ impl<T: DeviceData> Pending<T> {
         match self.done.wait() {
             Ok(()) => Ok(buffer),
             Err(error) => {
-                mem::forget(buffer);
+                buffer.leak();
                 Err(error)
             }
         }
@@ -446,7 +487,7 @@ impl<T: DeviceData> Drop for Pending<T> {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
             if self.done.wait().is_err() {
-                mem::forget(buffer);
+                buffer.leak();
             }
         }
     }

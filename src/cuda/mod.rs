@@ -1,12 +1,13 @@
 //! NVIDIA GPUs through the driver API. The package's only unsafe code.
 //!
-//! Three floors; code may go down one floor at a time:
+//! Four floors; code may go down one floor at a time:
 //!
 //! ```text
-//! floor 3   selftest.rs ntt.rs quotient.rs   safe launchers, one per kernel file: check shapes, then launch
-//!           synthetic.rs
+//! floor 4   backend/                         a proof's stages on one device: `DeviceBackend`
+//! floor 3   msm.rs ntt.rs quotient.rs       safe launchers, one per kernel file: check shapes, then launch
+//!           witness.rs synthetic.rs selftest.rs
 //! floor 2   context.rs stream.rs             owned handles, thread-bound; memory charged to reservations
-//!           memory.rs module.rs
+//!           memory.rs module.rs staging.rs
 //! floor 1   sys.rs error.rs                  raw calls with results as c_int; CudaError
 //! ```
 //!
@@ -22,21 +23,25 @@
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
+pub mod backend;
 mod context;
 mod error;
 mod memory;
 mod module;
+pub mod msm;
 mod ntt;
 mod quotient;
 pub mod selftest;
+mod staging;
 mod stream;
 mod synthetic;
 mod sys;
+pub mod witness;
 
 pub use context::{devices, ComputeCapability, Context, DeviceInfo};
 pub use error::CudaError;
 pub use memory::{DeviceBuffer, DeviceData, DeviceSlice, Pending, PinnedBuffer, PinnedPool, Reservation};
-pub use module::{kernel_images, Arguments, Function, KernelImage, LaunchShape, Module};
+pub use module::{kernel_images, kernel_targets, Arguments, Function, KernelImage, LaunchShape, Module};
 pub use ntt::{NttDomain, NttKernels, PassKernelInfo};
 pub use stream::{Event, Priority, Stream};
 pub use synthetic::{generator_multiples, SyntheticKernels, SyntheticSource};

@@ -26,6 +26,11 @@ pub fn kernel_images() -> &'static [KernelImage] {
     KERNEL_IMAGES
 }
 
+/// What they were compiled for: `sm_90` is machine code, `compute_80` is PTX for the driver to compile.
+pub fn kernel_targets() -> &'static [&'static str] {
+    include!(concat!(env!("OUT_DIR"), "/kernel_targets.rs"))
+}
+
 /// A kernel file loaded into a context. Clones share it.
 #[derive(Clone)]
 pub struct Module {

@@ -145,6 +145,19 @@ impl SelfTest {
         d_results.read()
     }
 
+    /// Enqueues a write to an address that is not mapped: the context is lost when the device gets there. For tests
+    /// of what comes after.
+    ///
+    /// # Errors
+    /// The driver's failure to launch.
+    pub fn provoke_fault(&self) -> Result<(), CudaError> {
+        let function = self.function("selftest_fault")?;
+        let shape = LaunchShape { blocks: 1, threads_per_block: 1, shared_bytes: 0 };
+        // SAFETY: the kernel's one argument. That the write is illegal is the point: the driver contains it by ending
+        // this context, and no other memory is touched.
+        unsafe { function.launch(&self.stream, shape, Arguments::new().u64(16)) }
+    }
+
     /// Times a chain kernel `repeats` times after one warm-up. `seeds` has one element more than there are
     /// threads, a multiple of [`CHAIN_THREADS`].
     ///

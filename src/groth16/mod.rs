@@ -3,7 +3,7 @@
 //! A proof is made in these steps, each a function of its own, so that a backend can run them as stages:
 //!
 //! ```text
-//! circuit -> R1csShape (once)          shape.rs, shape_recorder.rs, shape_file.rs
+//! circuit -> R1csShape (once)          shape.rs, shape_recorder.rs, shape_file.rs, shape_cache.rs
 //! circuit -> Assignment                assignment.rs
 //! shape x assignment -> Evaluations    shape.rs       a = A·w, b = B·w, c = C·w
 //! Evaluations -> quotient              domain.rs      coefficients of (a·b - c) / Z
@@ -21,10 +21,12 @@ mod pippenger;
 pub mod proof;
 pub mod prover;
 pub mod shape;
+pub mod shape_cache;
 mod shape_file;
 mod shape_recorder;
 pub mod srs;
 pub mod srs_file;
+mod unfinished;
 pub mod verify;
 
 pub use assignment::Assignment;

@@ -1,6 +1,8 @@
-//! Shape files: a magic with the version, the shape in bincode, SHA-256 of all before it.
+//! Shape files: a magic with the version, the digest of the matrices, the shape in bincode, SHA-256 of all before it.
 //!
-//! A shape file is a cache: one that is damaged or of another version is refused and recorded anew.
+//! A shape file is a cache: one that is damaged or of another version is refused and recorded anew. The last digest
+//! finds damage of the file; the first says which matrices these are, however they are laid out, and finds a reader or
+//! writer that does not agree with the recorder.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -15,16 +17,17 @@ use sha2::{Digest, Sha256};
 
 use crate::error::SrsError;
 use crate::groth16::shape::{Matrix, COEFFICIENT_MINUS_ONE, COEFFICIENT_ONE};
-use crate::groth16::R1csShape;
+use crate::groth16::{unfinished, R1csShape};
 
 /// The last character is the version: it changes with the layout.
-const MAGIC: [u8; 8] = *b"CUZKR1C1";
+const MAGIC: [u8; 8] = *b"CUZKR1C2";
 const DIGEST_BYTES: u64 = 32;
 const BUFFER_BYTES: usize = 1 << 20;
 
 #[derive(Serialize)]
 struct ShapeOut<'a> {
     magic: [u8; 8],
+    r1cs_sha256: [u8; 32],
     num_inputs: u64,
     num_aux: u64,
     coefficients: Vec<[u8; 32]>,
@@ -40,6 +43,7 @@ struct MatrixOut<'a> {
 
 #[derive(Deserialize)]
 struct ShapeIn {
+    r1cs_sha256: [u8; 32],
     num_inputs: u64,
     num_aux: u64,
     coefficients: Vec<[u8; 32]>,
@@ -63,12 +67,11 @@ impl R1csShape {
     }
 
     fn write_file(&self, path: &Path) -> io::Result<()> {
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
+        let folder = unfinished::folder(path);
         std::fs::create_dir_all(folder)?;
-        let file = tempfile::NamedTempFile::new_in(folder)?;
+        // Those of the larger circuits take gigabytes. One that cannot be removed is in nobody's way.
+        let _ = unfinished::remove_leftovers(folder);
+        let file = unfinished::create(folder)?;
         let mut writer = BufWriter::with_capacity(BUFFER_BYTES, Hashing::new(file));
         codec(u64::MAX).serialize_into(&mut writer, &self.to_out()).map_err(io::Error::other)?;
         let Hashing { inner: mut file, hasher } = writer.into_inner().map_err(|error| error.into_error())?;
@@ -81,6 +84,7 @@ impl R1csShape {
     fn to_out(&self) -> ShapeOut<'_> {
         ShapeOut {
             magic: MAGIC,
+            r1cs_sha256: self.sha256(),
             num_inputs: self.num_inputs() as u64,
             num_aux: self.num_aux() as u64,
             coefficients: self.coefficients().iter().map(Scalar::to_bytes_le).collect(),
@@ -136,7 +140,7 @@ fn io_error(path: &Path, source: io::Error) -> SrsError {
 
 /// Checks what the digest cannot: a file can be whole and yet made by a writer with a defect.
 fn checked_shape(parts: ShapeIn) -> Result<R1csShape, &'static str> {
-    let ShapeIn { num_inputs, num_aux, coefficients, matrices } = parts;
+    let ShapeIn { r1cs_sha256, num_inputs, num_aux, coefficients, matrices } = parts;
     let num_variables = match num_inputs.checked_add(num_aux) {
         Some(sum) if num_inputs >= 1 && sum <= u64::from(u32::MAX) => sum as u32,
         _ => return Err("number of variables out of range"),
@@ -151,7 +155,11 @@ fn checked_shape(parts: ShapeIn) -> Result<R1csShape, &'static str> {
         check_matrix(matrix, num_variables, coefficients.len())?;
     }
     check_rows(&matrices, num_inputs as usize)?;
-    Ok(R1csShape::from_parts(num_inputs as usize, num_aux as usize, matrices, coefficients))
+    let shape = R1csShape::from_parts(num_inputs as usize, num_aux as usize, matrices, coefficients);
+    if shape.sha256() != r1cs_sha256 {
+        return Err("its matrices are not those whose digest it carries");
+    }
+    Ok(shape)
 }
 
 fn checked_coefficients(bytes: &[[u8; 32]]) -> Result<Vec<Scalar>, &'static str> {
@@ -360,8 +368,8 @@ mod tests {
     fn claimed_lengths_beyond_the_file_are_refused_without_allocating() {
         let (_folder, path, _, bytes) = saved();
         let mut body = bytes[..bytes.len() - DIGEST_BYTES as usize].to_vec();
-        // The number of coefficients follows the magic and the two numbers of variables.
-        body[24..32].copy_from_slice(&(u64::MAX / 64).to_le_bytes());
+        // The number of coefficients follows the magic, a digest and the two numbers of variables.
+        body[56..64].copy_from_slice(&(u64::MAX / 64).to_le_bytes());
         refusal(&path, &with_digest(&body));
     }
 
@@ -401,10 +409,16 @@ mod tests {
         assert_eq!(refused_after(&|p| p.coefficients[2] = [0; 32]), "a coefficient is zero");
         assert_eq!(refused_after(&|p| p.coefficients[2] = [255; 32]), "a coefficient is not canonical");
         assert_eq!(refused_after(&|p| p.coefficients.swap(0, 1)), "coefficients do not start with 1 and -1");
+        // Possible, and not what was recorded.
+        let others = "its matrices are not those whose digest it carries";
+        assert_eq!(refused_after(&|p| p.matrices[1].columns[0] = 2), others);
+        assert_eq!(refused_after(&|p| p.coefficients[2][0] ^= 1), others);
+        assert_eq!(refused_after(&|p| p.r1cs_sha256[31] ^= 1), others);
     }
 
     /// A shape taken apart, to be spoiled.
     struct ShapeParts {
+        r1cs_sha256: [u8; 32],
         num_inputs: u64,
         num_aux: u64,
         coefficients: Vec<[u8; 32]>,
@@ -414,6 +428,7 @@ mod tests {
     impl ShapeParts {
         fn of(shape: &R1csShape) -> Self {
             Self {
+                r1cs_sha256: shape.sha256(),
                 num_inputs: shape.num_inputs() as u64,
                 num_aux: shape.num_aux() as u64,
                 coefficients: shape.coefficients().iter().map(Scalar::to_bytes_le).collect(),
@@ -424,6 +439,7 @@ mod tests {
         fn to_out(&self) -> ShapeOut<'_> {
             ShapeOut {
                 magic: MAGIC,
+                r1cs_sha256: self.r1cs_sha256,
                 num_inputs: self.num_inputs,
                 num_aux: self.num_aux,
                 coefficients: self.coefficients.clone(),

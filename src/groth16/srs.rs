@@ -81,7 +81,7 @@ pub(super) fn check_counts(shape: &R1csShape, counts: [u64; 6]) -> Result<(), Sr
     ];
     for ((what, needs), has) in needs.into_iter().zip(counts) {
         if needs as u64 != has {
-            return Err(SrsError::Mismatch { what, needs: needs as u64, has });
+            return Err(SrsError::Mismatch { path: None, what, needs: needs as u64, has });
         }
     }
     Ok(())

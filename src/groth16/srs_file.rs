@@ -26,6 +26,7 @@ use crate::groth16::{R1csShape, Srs, VerifyingKey};
 pub(crate) use self::point::{invert_each, RawPoint, BATCH_POINTS};
 pub(crate) use self::writer::SrsWriter;
 pub use self::writer::{write_srs, write_vk, WrittenFile};
+pub use super::unfinished::{leftovers, remove_leftovers, Leftover};
 
 /// How far reading or checking has come, in bytes of the file.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);

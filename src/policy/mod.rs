@@ -2,7 +2,9 @@
 
 pub mod admission;
 pub mod health;
+pub mod msm_plan;
 pub mod ntt_plan;
 pub mod placement;
 pub mod plan;
 pub mod queue;
+pub mod selector;

@@ -1,43 +1,40 @@
 //! How one partition is proved within a memory budget: what stays resident, what is streamed, in which portions.
 //!
-//! The model is that of a device pipeline (upload, rows, quotient, five sums) in which a stage frees what later ones
-//! do not need. Sizes in bytes; group elements are affine in Montgomery form (96 B in G1, 192 B in G2), scalars 32 B.
+//! It is what the CUDA backend allocates, to the byte; a stage frees what later ones do not need. Sizes in bytes; group
+//! elements are affine in Montgomery form (96 B in G1, 192 B in G2), scalars 32 B, and each point of A and B comes with
+//! the number of its variable (4 B).
 //!
 //! ```text
 //! stage      working memory
-//! upload     witness + row values (a, b, c)
-//! evaluate   witness + row values
-//! quotient   witness + three vectors of the domain's size
+//! upload     witness + two vectors of the domain's size (row values a, b; c is their product)
+//! evaluate   the same
+//! quotient   witness + three vectors of the domain's size + the domain's tables
 //! sum_h      witness + quotient + sum(h)
 //! sum_x      witness + sum(x)                    for l, a, b_g1, b_g2
-//! assemble   five group elements
+//! assemble   nothing
 //!
-//! sum(q)     buckets(window) + sort(chunk) + (q resident ? 0 : two chunks of points, at most all of q)
+//! sum(q)     MsmPlan::bytes(window, chunk) + (q resident ? 0 : two chunks of points, at most all of q)
 //! ```
 
 use crate::backend::Stage;
 use crate::error::PlanError;
 use crate::groth16::{R1csShape, Srs};
+use crate::policy::msm_plan::{best_window_bits, Group, MsmPlan, MIN_WINDOW_BITS};
+use crate::policy::ntt_plan::domain_table_bytes;
 
 const SCALAR_BYTES: u64 = 32;
 /// Affine, as in `Srs`.
 const G1_POINT_BYTES: u64 = 96;
 const G2_POINT_BYTES: u64 = 192;
-/// A bucket in XYZZ coordinates.
-const G1_BUCKET_BYTES: u64 = 192;
-const G2_BUCKET_BYTES: u64 = 384;
-/// Digit and index of one point in the two windows that are sorted at a time.
-const SORT_BYTES_PER_POINT: u64 = 16;
-const SCALAR_BITS: u32 = 255;
+/// The variable of a point of A or B.
+const INDEX_BYTES: u64 = 4;
 
-/// Narrowest window. Below it the number of windows grows faster than the buckets shrink.
-const MIN_WINDOW_BITS: u32 = 4;
-/// Widest window: 2^19 signed buckets in each of 13 windows.
-const MAX_WINDOW_BITS: u32 = 20;
 /// Fewest points of a chunk. Smaller ones are all launch overhead.
 const MIN_CHUNK_POINTS: u64 = 1 << 10;
-/// Most points of a chunk: larger ones no longer hide more of the transfer.
-const MAX_CHUNK_POINTS: u64 = 1 << 24;
+/// Most points that are added at a time: more no longer make the buckets' share smaller in a way that shows.
+const MAX_CHUNK_POINTS: u64 = 1 << 26;
+/// Most points that are streamed at a time: larger chunks no longer hide more of the transfer.
+const MAX_STREAMED_CHUNK_POINTS: u64 = 1 << 24;
 
 /// One of an SRS's queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,18 +62,17 @@ impl Query {
     }
 
     fn point_bytes(self) -> u64 {
-        if self == Query::BG2 {
-            G2_POINT_BYTES
-        } else {
-            G1_POINT_BYTES
+        match self {
+            Query::H | Query::L => G1_POINT_BYTES,
+            Query::A | Query::BG1 => G1_POINT_BYTES + INDEX_BYTES,
+            Query::BG2 => G2_POINT_BYTES + INDEX_BYTES,
         }
     }
 
-    fn bucket_bytes(self) -> u64 {
-        if self == Query::BG2 {
-            G2_BUCKET_BYTES
-        } else {
-            G1_BUCKET_BYTES
+    pub fn group(self) -> Group {
+        match self {
+            Query::BG2 => Group::G2,
+            Query::H | Query::L | Query::A | Query::BG1 => Group::G1,
         }
     }
 }
@@ -136,11 +132,8 @@ impl ShapeSummary {
         SCALAR_BYTES * (self.num_inputs + self.num_aux)
     }
 
-    fn row_values_bytes(&self) -> u64 {
-        3 * SCALAR_BYTES * self.num_rows
-    }
-
-    fn quotient_bytes(&self) -> u64 {
+    /// One vector of the domain's size.
+    fn vector_bytes(&self) -> u64 {
         SCALAR_BYTES << self.domain_log2
     }
 }
@@ -198,6 +191,29 @@ pub struct SumPlan {
     pub chunk_points: u64,
     /// The points of each chunk are copied to the device when it is their turn.
     pub streamed: bool,
+}
+
+impl SumPlan {
+    /// The sum itself, without the points.
+    pub fn msm(&self, query: Query) -> MsmPlan {
+        MsmPlan { group: query.group(), chunk_points: self.chunk_points, window_bits: self.window_bits }
+    }
+
+    /// The same sum when only `num_dense` of its scalars are neither 0 nor 1: with windows that suit these, in no more
+    /// memory. Narrower windows have fewer buckets to add up, but more digits per scalar, so chunks may get smaller.
+    #[must_use]
+    pub fn for_dense_scalars(&self, query: Query, num_dense: u64) -> Self {
+        let window_bits = best_window_bits(num_dense).clamp(MIN_WINDOW_BITS, self.window_bits);
+        let limit_bytes = self.msm(query).bytes();
+        let mut sum = Self { window_bits, ..*self };
+        while sum.msm(query).bytes() > limit_bytes || !sum.msm(query).is_possible() {
+            if sum.chunk_points <= MIN_CHUNK_POINTS {
+                return *self;
+            }
+            sum.chunk_points = sum.chunk_points / 8 * 7;
+        }
+        sum
+    }
 }
 
 /// How one partition is proved.
@@ -303,25 +319,24 @@ impl Layout<'_> {
     fn fixed_stage_bytes(&self) -> [u64; 9] {
         let witness = self.shape.witness_bytes();
         Stage::ALL.map(|stage| match stage {
-            Stage::Upload | Stage::Evaluate => witness + self.shape.row_values_bytes(),
-            Stage::Quotient => witness + 3 * self.shape.quotient_bytes(),
-            Stage::SumH => witness + self.shape.quotient_bytes(),
+            Stage::Upload | Stage::Evaluate => witness + 2 * self.shape.vector_bytes(),
+            Stage::Quotient => {
+                witness + 3 * self.shape.vector_bytes() + domain_table_bytes(self.shape.domain_log2)
+            }
+            Stage::SumH => witness + self.shape.vector_bytes(),
             Stage::SumL | Stage::SumA | Stage::SumBG1 | Stage::SumBG2 => witness,
-            Stage::Assemble => 4 * G1_BUCKET_BYTES + G2_BUCKET_BYTES,
+            Stage::Assemble => 0,
         })
     }
 
     fn sum_bytes(&self, query: Query, sum: &SumPlan) -> u64 {
-        let num_windows = u64::from(SCALAR_BITS.div_ceil(sum.window_bits));
-        let buckets = num_windows * (query.bucket_bytes() << (sum.window_bits - 1));
-        let sort = SORT_BYTES_PER_POINT * sum.chunk_points;
         let points = if sum.streamed {
             // A query of a single chunk needs no second buffer.
             query.point_bytes() * self.srs.num_points(query).min(2 * sum.chunk_points)
         } else {
             0
         };
-        buckets + sort + points
+        sum.msm(query).bytes() + points
     }
 
     fn sum(&self, query: Query, window_bits: u32, chunk_points: u64) -> SumPlan {
@@ -329,19 +344,34 @@ impl Layout<'_> {
         SumPlan { window_bits, chunk_points, streamed }
     }
 
+    fn max_chunk_points(&self, query: Query) -> u64 {
+        if self.sum(query, MIN_WINDOW_BITS, 0).streamed {
+            MAX_STREAMED_CHUNK_POINTS
+        } else {
+            MAX_CHUNK_POINTS
+        }
+    }
+
     /// The least that any choice of windows and chunks needs.
     fn floor_bytes(&self) -> u64 {
         self.peak_bytes(|query| {
-            let num_points = self.srs.num_points(query);
-            self.sum(query, MIN_WINDOW_BITS, num_points.min(MIN_CHUNK_POINTS))
+            let sums = self.windows(query).map(|window_bits| {
+                self.sum(query, window_bits, least_chunk_points(self.srs.num_points(query), window_bits))
+            });
+            sums.min_by_key(|sum| self.sum_bytes(query, sum)).expect("there is a window")
         })
+    }
+
+    /// Windows that may be worth while, the widest first.
+    fn windows(&self, query: Query) -> impl Iterator<Item = u32> {
+        (MIN_WINDOW_BITS..=best_window_bits(self.srs.num_points(query))).rev()
     }
 
     /// Working memory beyond which nothing gets faster.
     fn comfortable_bytes(&self) -> u64 {
         self.peak_bytes(|query| {
             let num_points = self.srs.num_points(query);
-            self.sum(query, best_window_bits(num_points), num_points.min(MAX_CHUNK_POINTS))
+            self.sum(query, best_window_bits(num_points), num_points.min(self.max_chunk_points(query)))
         })
     }
 
@@ -353,17 +383,16 @@ impl Layout<'_> {
         stage_bytes.into_iter().max().unwrap_or(0)
     }
 
-    /// The widest window, and then the largest chunk, that fit. A chunk has as many points as one window has
-    /// buckets at least, so that sorting it is worth while.
+    /// The widest window, and then the largest chunk, that fit.
     fn largest_sum_within(&self, query: Query, work_bytes: u64) -> SumPlan {
         let num_points = self.srs.num_points(query);
         let room = work_bytes - self.fixed_stage_bytes()[query.stage().index()];
-        for window_bits in (MIN_WINDOW_BITS..=best_window_bits(num_points)).rev() {
-            let least_points = num_points.min(MIN_CHUNK_POINTS.max(1 << window_bits));
-            let mut chunk_points = num_points.min(MAX_CHUNK_POINTS);
+        for window_bits in self.windows(query) {
+            let least_points = least_chunk_points(num_points, window_bits);
+            let mut chunk_points = num_points.min(self.max_chunk_points(query));
             loop {
                 let sum = self.sum(query, window_bits, chunk_points);
-                if self.sum_bytes(query, &sum) <= room {
+                if sum.msm(query).is_possible() && self.sum_bytes(query, &sum) <= room {
                     return sum;
                 }
                 if chunk_points == least_points {
@@ -372,15 +401,13 @@ impl Layout<'_> {
                 chunk_points = (chunk_points / 2).max(least_points);
             }
         }
-        unreachable!(
-            "the narrowest window and the smallest chunk fit: the caller compared them with the budget"
-        )
+        unreachable!("some window and its smallest chunk fit: the caller compared them with the budget")
     }
 }
 
-/// The window that costs the fewest group additions for that many points, roughly: `log2(n) - 3`.
-fn best_window_bits(num_points: u64) -> u32 {
-    num_points.max(1).ilog2().saturating_sub(3).clamp(MIN_WINDOW_BITS, MAX_WINDOW_BITS)
+/// As many points as one window has buckets, so that sorting them is worth while.
+fn least_chunk_points(num_points: u64, window_bits: u32) -> u64 {
+    num_points.min(MIN_CHUNK_POINTS.max(1 << window_bits))
 }
 
 #[cfg(test)]
@@ -485,6 +512,6 @@ mod tests {
         assert!(small.resident.is_empty() && small.sum(Query::H).streamed, "{small:?}");
         let large = plan(&shape, &srs, 130 * GIB).expect("a large card can do it");
         assert_eq!(large.resident.iter().count(), 5, "{large:?}");
-        assert_eq!(large.sum(Query::H).window_bits, MAX_WINDOW_BITS);
+        assert_eq!(large.sum(Query::H).window_bits, best_window_bits((1 << 27) - 1));
     }
 }

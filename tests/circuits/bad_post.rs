@@ -149,10 +149,40 @@ fn other_randomness_sector_or_place_asks_for_other_leaves() {
         FilecoinRequest { partition_index: 0, ..second.clone() },
         &["path 0", "challenge is leaf"],
     );
-    assert_refused(FilecoinRequest { partition_index: u32::MAX, ..second.clone() }, &["challenge is leaf"]);
+    assert_refused(FilecoinRequest { partition_index: 2, ..second.clone() }, &["challenge is leaf"]);
     assert_refused(FilecoinRequest { registered_proof: 10, ..second }, &["challenge is leaf"]);
     let second = Fixture::open("window-2k/two-partitions").request(1);
     assert!(decode(FilecoinRequest { partition_index: 0, ..second }).is_ok());
+}
+
+#[test]
+fn a_partition_that_no_deadline_has_is_refused() {
+    for name in ["window-2k/full-partition", "window-2k/two-partitions-v1"] {
+        for index in [3000, u32::MAX] {
+            let request = FilecoinRequest { partition_index: index, ..request(name) };
+            assert_refused(request, &["partition_index: needs 0 to 2999", &format!("has {index}")]);
+        }
+    }
+    // Today's challenges do not depend on it.
+    assert!(decode(FilecoinRequest { partition_index: 2999, ..window() }).is_ok());
+    assert_refused(FilecoinRequest { partition_index: 1, ..winning() }, &["partition_index: is no field of"]);
+}
+
+#[test]
+fn a_window_sector_other_than_proved_is_refused() {
+    let proved: Vec<u64> = window()
+        .vanilla_proofs
+        .iter()
+        .map(|proof| u64::from_le_bytes(proof[..8].try_into().unwrap()))
+        .collect();
+    let said = |sector_number| FilecoinRequest { sector_number, ..window() };
+    for number in [0, proved[0], proved[1]] {
+        assert!(decode(said(number)).is_ok(), "{number}");
+    }
+    let sectors = format!("none of the 2 sectors proved, {} to {}", proved[0], proved[1]);
+    assert_refused(said(7), &["sector_number: 7 is", &sectors]);
+    let padded = FilecoinRequest { sector_number: 7, ..request("window-2k/padded-partition") };
+    assert_refused(padded, &["sector_number says 7", "vanilla_proofs[0] sector says"]);
 }
 
 #[test]

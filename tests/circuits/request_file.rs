@@ -149,3 +149,17 @@ fn requests_are_printed_without_their_bytes() {
     let text = format!("{workload:?}");
     assert!(text.len() < 1000, "{text}");
 }
+
+#[test]
+fn a_byte_order_mark_before_json_is_skipped() {
+    let mark = |json: &[u8]| [b"\xef\xbb\xbf", json].concat();
+    let file =
+        RequestFile::from_json(&mark(br#"{"proof_kind": 4, "miner_id": 7}"#), std::path::Path::new("x"));
+    assert_eq!(file.unwrap().miner_id, 7);
+    let fixture = Fixture::open("porep-2k/sector-1");
+    let manifest = std::fs::read(fixture.dir.join("manifest.json")).unwrap();
+    assert_eq!(Manifest::from_json(&mark(&manifest)).unwrap().miner_id, fixture.manifest.miner_id);
+    let plain = fixture.request(0);
+    let marked = FilecoinRequest { vanilla_proof: mark(&plain.vanilla_proof), ..plain };
+    assert!(decode(marked).is_ok());
+}

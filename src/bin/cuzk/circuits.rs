@@ -22,18 +22,18 @@ pub fn run(args: &CircuitsArgs) -> Result<(), Failure> {
     let specs = select(&args.circuits)?;
     if args.json {
         for spec in &specs {
-            ui::out(&as_json(spec).to_string());
+            ui::out(&as_json(spec).to_string())?;
         }
         return Ok(());
     }
     let header =
         ["circuit", "constraints", "aux", "domain", "partitions", "params", "memory", "provable here"];
     let rows: Vec<Vec<String>> = specs.iter().map(row).collect();
-    ui::out(&ui::table(&header, &rows));
-    ui::out("\nparameter files:");
+    ui::out(&ui::table(&header, &rows))?;
+    ui::out("\nparameter files:")?;
     let files: Vec<Vec<String>> =
         specs.iter().map(|spec| vec![format!("  {spec}"), spec.params_file()]).collect();
-    ui::out(&ui::columns(&files));
+    ui::out(&ui::columns(&files))?;
     Ok(())
 }
 

@@ -49,7 +49,7 @@ pub fn run(args: &DemoArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     let unpacked = tempfile::tempdir()
         .map_err(|error| Failure::usage(format!("no folder for temporary files: {error}")))?;
 
-    ui::out("1. Test parameters (kept for the next time)\n");
+    ui::out("1. Test parameters (kept for the next time)\n")?;
     let specs = examples
         .iter()
         .map(|example| Ok(example.unpack(unpacked.path())?.circuit_spec()?))
@@ -57,14 +57,14 @@ pub fn run(args: &DemoArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     Maker::new(&dir, false, ui, &interrupts).make_all(&specs)?;
     let engine = Engine::start(engine_config)?;
     for (index, example) in examples.iter().enumerate() {
-        ui::out(&format!("\n{}. {}\n", index + 2, example.title));
+        ui::out(&format!("\n{}. {}\n", index + 2, example.title))?;
         let demo = Demo { ui, dir: &dir, engine: &engine, interrupts: &interrupts };
         demo.show(example, unpacked.path())?;
     }
     ui::out(&format!(
         "\nAll proofs are valid. Done in {}.\nNext: `cuzk prove --help`, and `cuzk circuits` for what else can be proved.",
         ui::duration(start.elapsed())
-    ));
+    ))?;
     Ok(())
 }
 
@@ -80,7 +80,7 @@ impl Demo<'_> {
     fn show(&self, example: &Example, unpacked: &Path) -> Result<(), Failure> {
         let manifest = example.unpack(unpacked)?;
         let fresh = self.prove(example, unpacked, false)?;
-        ui::out(&format!("   proved with fresh randomness in {}", fresh.time));
+        ui::out(&format!("   proved with fresh randomness in {}", fresh.time))?;
         let workload = manifest.request(0, &unpacked.join(example.folder))?.decode(self.dir)?;
         let vk = verify::read_key(&self.dir.join(manifest.circuit_spec()?.vk_file()))?;
         let verified = verify::verify(workload.as_ref(), &vk, &fresh.proof)?;
@@ -88,13 +88,13 @@ impl Demo<'_> {
             "   verified by cuzk in {} and by Filecoin's own verifier in {}",
             ui::duration(verified.ours),
             ui::duration(verified.filecoin)
-        ));
+        ))?;
         let replayed = self.prove(example, unpacked, true)?;
         ui::out(&format!(
             "   proved again with the recorded r and s in {}: the same {} bytes as bellperson's proof",
             replayed.time,
             replayed.proof.len()
-        ));
+        ))?;
         Ok(())
     }
 
@@ -106,7 +106,10 @@ impl Demo<'_> {
         };
         let mut last = None;
         let task = Task { job, blinding, replay };
-        prove_all(self.engine, vec![task], self.ui, self.interrupts, |finished| last = Some(finished))?;
+        prove_all(self.engine, vec![task], self.ui, self.interrupts, |finished| {
+            last = Some(finished);
+            Ok(())
+        })?;
         let Finished { result, .. } = last.expect("one task, one end");
         let outcome = result?.outcome;
         Ok(Proof { time: ui::duration(outcome.timings.total), proof: outcome.proof.clone() })

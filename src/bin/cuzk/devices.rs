@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use cuzk::config::Config;
+use cuzk::config::{Config, BACKENDS_NOT_BUILT};
 use cuzk::engine::Engine;
 use cuzk::messages::status::EngineDeviceStatus;
 
 use crate::failure::Failure;
 use crate::options::DeviceOption;
-use crate::{ui, BACKENDS_NOT_BUILT};
+use crate::ui;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -40,12 +40,14 @@ pub fn run(args: &DevicesArgs, config: &Config) -> Result<(), Failure> {
         for device in &devices {
             let line = serde_json::to_string(device)
                 .map_err(|error| Failure::proving("device", format!("cannot be printed: {error}")))?;
-            ui::out(&line);
+            ui::out(&line)?;
         }
     } else {
         let rows: Vec<Vec<String>> = devices.iter().map(row).collect();
-        ui::out(&ui::table(&["device", "backend", "name", "state", "health", "memory", "lanes"], &rows));
-        ui::out(&format!("not in this build: {BACKENDS_NOT_BUILT}"));
+        ui::out(&ui::table(&["device", "backend", "name", "state", "health", "memory", "lanes"], &rows))?;
+        if !BACKENDS_NOT_BUILT.is_empty() {
+            ui::out(&format!("not in this build: {}", BACKENDS_NOT_BUILT.join(", ")))?;
+        }
     }
     Ok(ready?)
 }

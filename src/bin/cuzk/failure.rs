@@ -1,6 +1,9 @@
 //! What ends a command unsuccessfully: one line for people, a code for scripts.
 
+use std::io::ErrorKind;
+
 use cuzk::error::{ConfigError, DeviceError, EngineError, RequestError, SrsError};
+use serde_json::{json, Value};
 
 /// Proving failed: the input was good.
 pub const EXIT_PROVING: u8 = 1;
@@ -10,6 +13,8 @@ pub const EXIT_USAGE: u8 = 2;
 pub const EXIT_INPUT: u8 = 3;
 /// Added to a signal's number, as shells do.
 pub const EXIT_SIGNAL_BASE: u8 = 128;
+/// As if SIGPIPE (13) had ended the process: the reader of standard output went away.
+pub const EXIT_CLOSED_PIPE: u8 = EXIT_SIGNAL_BASE + 13;
 
 /// Why a command ended, in one line.
 #[derive(Clone, Debug)]
@@ -37,6 +42,37 @@ impl Failure {
     /// The input was good; making or checking the proof was not.
     pub fn proving(at: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: EXIT_PROVING, class: "bug", message: message.into(), at: at.into() }
+    }
+
+    /// Standard output cannot be written. Only a reader that went away is a quiet end: a result that a full disk
+    /// swallowed must not look like one.
+    pub fn stdout(error: &std::io::Error) -> Self {
+        let (code, class) = match error.kind() {
+            ErrorKind::BrokenPipe => (EXIT_CLOSED_PIPE, "cancelled"),
+            _ => (EXIT_PROVING, "retry"),
+        };
+        let message = format!("standard output: cannot write: {error}");
+        Self { code, class, message, at: "standard output".to_owned() }
+    }
+
+    /// How a command ends of whose `total` parts some failed. The only part's failure is the command's; of several, which
+    /// were printed one by one, a failure of ours or the machine's counts before bad input.
+    pub fn of_parts(mut failures: Vec<Self>, total: usize, what: &str) -> Result<(), Self> {
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let num_failures = failures.len();
+        let worst = failures.iter().position(|failure| failure.code == EXIT_PROVING).unwrap_or(0);
+        let failure = failures.swap_remove(worst);
+        if total == 1 {
+            return Err(failure);
+        }
+        Err(Self { message: format!("{num_failures} of {total} {what} (see above)"), ..failure })
+    }
+
+    /// The `error` of a line for scripts.
+    pub fn as_json(&self) -> Value {
+        json!({ "class": self.class, "message": self.message, "at": self.at })
     }
 
     /// The same failure, said of a file, if it does not name the file already.
@@ -79,7 +115,8 @@ impl From<SrsError> for Failure {
             | SrsError::ShapeFile { path, .. } => path.display().to_string(),
             SrsError::Length { path, section, .. } => format!("{} {section}", path.display()),
             SrsError::Point { path, section, index, .. } => format!("{} {section}[{index}]", path.display()),
-            SrsError::Mismatch { what, .. } => (*what).to_owned(),
+            SrsError::Mismatch { path: Some(path), what, .. } => format!("{} {what}", path.display()),
+            SrsError::Mismatch { path: None, what, .. } => (*what).to_owned(),
             SrsError::Generate { .. } => "circuit".to_owned(),
         };
         Self::input(at, error.to_string())

@@ -1,7 +1,7 @@
 //! Files: reading with the file's name in the error, digests, and writing all or nothing.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use cuzk::circuits::request::read_input;
@@ -32,6 +32,22 @@ pub fn sha256(path: &Path, progress: &dyn Fn(u64, u64)) -> Result<String, Failur
         hasher.update(&chunk[..read]);
         done += read as u64;
         progress(done, total);
+    }
+}
+
+/// Whether there is anything at `path`. What may not be looked at, such as a file in a folder that this user may not
+/// enter, is an error: it may well be there.
+pub fn is_there(path: &Path) -> Result<bool, Failure> {
+    path.try_exists().map_err(|error| unreadable(path, &error))
+}
+
+/// Fails if `dir` is there and cannot be looked into. A folder that is not there has no files, which is for others to
+/// say.
+pub fn check_enterable(dir: &Path) -> Result<(), Failure> {
+    // The dot makes it a question to the folder itself: whether it is one, and may be entered.
+    match std::fs::metadata(dir.join(".")) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(unreadable(dir, &error)),
+        _ => Ok(()),
     }
 }
 
@@ -73,10 +89,22 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     if is_special(path) {
         return Ok(());
     }
-    temporary().tempfile_in(folder(&target(path))).map(drop).map_err(|error| unwritable(path, &error))
+    try_folder(folder(&target(path))).map_err(|error| unwritable(path, &error))
 }
 
-fn folder(path: &Path) -> &Path {
+/// Makes a file in `dir`, and removes it.
+pub fn try_folder(dir: &Path) -> std::io::Result<()> {
+    temporary().tempfile_in(dir).map(drop)
+}
+
+/// Bytes that this user may still write in the file system of `dir`.
+pub fn free_bytes(dir: &Path) -> std::io::Result<u64> {
+    let stat = rustix::fs::statvfs(dir)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// The folder that `path` is in.
+pub fn folder(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cuzk::circuits::manifest::Manifest;
-use cuzk::circuits::request::{RequestFile, RequestPriority};
+use cuzk::circuits::request::{input_folder, json_text, RequestFile, RequestPriority};
 use cuzk::circuits::{FilecoinRequest, ProofKind};
 use cuzk::groth16::Blinding;
 use cuzk::messages::job::Priority;
@@ -89,7 +89,7 @@ fn recognise(path: &Path) -> Result<Form, Failure> {
     let bytes = files::read(path)?;
     let at = path.display().to_string();
     let hint = "needs a manifest, a C1 or a request file (`cuzk inspect` says what a file is)";
-    let keys: Keys = serde_json::from_slice(&bytes)
+    let keys: Keys = serde_json::from_slice(json_text(&bytes))
         .map_err(|error| Failure::input(&at, format!("{at}: is no JSON, or cut: {error}; {hint}")))?;
     if keys.requests.is_some() {
         return Ok(Form::Manifest(Box::new(Manifest::from_json(&bytes)?)));
@@ -106,10 +106,6 @@ fn recognise(path: &Path) -> Result<Form, Failure> {
     Err(Failure::input(&at, format!("{at}: is JSON of another kind; {hint}")))
 }
 
-fn folder(path: &Path) -> &Path {
-    path.parent().unwrap_or_else(|| Path::new(""))
-}
-
 fn manifest_jobs(path: &Path, manifest: &Manifest) -> Vec<Result<Job, Box<BadJob>>> {
     let circuit = manifest.circuit_spec().ok().map(|spec| spec.to_string());
     if manifest.requests.is_empty() {
@@ -118,7 +114,7 @@ fn manifest_jobs(path: &Path, manifest: &Manifest) -> Vec<Result<Job, Box<BadJob
     }
     let job = |request: usize| {
         let read = || -> Result<Job, Failure> {
-            let statement = manifest.request(request, folder(path))?;
+            let statement = manifest.request(request, &manifest.input_folder(request, path))?;
             // Decoded once more by the engine; here, so that the manifest is not believed over its input files.
             let workload = statement.clone().decode(Path::new(""))?;
             manifest.check_statement(request, workload.as_ref())?;
@@ -141,6 +137,7 @@ fn manifest_jobs(path: &Path, manifest: &Manifest) -> Vec<Result<Job, Box<BadJob
 }
 
 fn request_job(path: &Path, file: RequestFile) -> Result<Job, Failure> {
+    let folder = input_folder(path, &file.vanilla);
     Ok(Job {
         file: path.to_owned(),
         request: 0,
@@ -153,7 +150,7 @@ fn request_job(path: &Path, file: RequestFile) -> Result<Job, Failure> {
             RequestPriority::High => Some(Priority::High),
             RequestPriority::Critical => Some(Priority::Critical),
         },
-        statement: file.into_request(folder(path))?,
+        statement: file.into_request(&folder)?,
         recorded: Recorded::default(),
     })
 }

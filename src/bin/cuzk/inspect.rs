@@ -8,10 +8,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::{Map, Value};
+use cuzk::circuits::request::json_text;
+use serde_json::{json, Map, Value};
 
 use crate::failure::Failure;
-use crate::{files, test_params, ui};
+use crate::ui::{self, Ui};
+use crate::{files, test_params};
 
 /// Say what a file is: C1, vanilla proof, parameter file, verifying key, proof, manifest or request
 #[derive(Args)]
@@ -45,19 +47,28 @@ impl Finding {
     }
 }
 
-pub fn run(args: &InspectArgs) -> Result<(), Failure> {
-    for (index, file) in args.files.iter().enumerate() {
-        let finding = inspect(file)?;
+/// Every file is looked at, whatever became of those before it.
+pub fn run(args: &InspectArgs, ui: Ui) -> Result<(), Failure> {
+    let num_files = args.files.len();
+    let mut failures = Vec::new();
+    let mut gap = "";
+    for file in &args.files {
+        let found = inspect(file);
         if args.json {
-            ui::out(&as_json(file, &finding).to_string());
-        } else {
-            if index > 0 {
-                ui::out("");
+            ui::out(&as_json(file, &found).to_string())?;
+        } else if let Ok(finding) = &found {
+            ui::out(&format!("{gap}{}", as_text(file, finding)))?;
+            gap = "\n";
+        }
+        if let Err(failure) = found {
+            // The only file's failure is the command's, and printed as that.
+            if num_files > 1 {
+                ui.error(&failure);
             }
-            ui::out(&as_text(file, &finding));
+            failures.push(failure);
         }
     }
-    Ok(())
+    Failure::of_parts(failures, num_files, "files cannot be told")
 }
 
 /// The bytes by which a format is told; larger files are not read as a whole for that.
@@ -86,7 +97,8 @@ fn inspect(path: &Path) -> Result<Finding, Failure> {
             format!("{}: is empty (0 B)", path.display()),
         ));
     }
-    let is_json = matches!(head.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['));
+    let is_json =
+        matches!(json_text(&head).iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['));
     let found =
         if is_json { json::recognise(path)? } else { binary::recognise(path, &head, metadata.len())? };
     let finding = found.ok_or_else(|| {
@@ -104,9 +116,15 @@ fn inspect(path: &Path) -> Result<Finding, Failure> {
     Ok(finding.with("test parameters of", known).with("bytes", metadata.len()).with("sha256", sha256))
 }
 
-fn as_json(path: &Path, finding: &Finding) -> Value {
+/// One line for scripts. A file that cannot be told has `kind` null, and `error`.
+fn as_json(path: &Path, found: &Result<Finding, Failure>) -> Value {
+    let file = path.display().to_string();
+    let finding = match found {
+        Ok(finding) => finding,
+        Err(failure) => return json!({ "file": file, "kind": null, "error": failure.as_json() }),
+    };
     let mut object = Map::new();
-    object.insert("file".to_owned(), path.display().to_string().into());
+    object.insert("file".to_owned(), file.into());
     object.insert("kind".to_owned(), finding.kind.into());
     for (name, value) in &finding.facts {
         object.insert(name.replace(' ', "_"), value.clone());

@@ -17,9 +17,12 @@ mod test_params;
 mod ui;
 mod verify;
 
+use std::io::Write;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
+use cuzk::config::{BACKENDS_BUILT, BACKENDS_NOT_BUILT};
 
 use crate::failure::Failure;
 use crate::options::GlobalOptions;
@@ -27,7 +30,7 @@ use crate::ui::Ui;
 
 /// Proves Filecoin's Groth16 circuits (PoRep, SnapDeals, WindowPoSt, WinningPoSt) on every device of a machine.
 #[derive(Parser)]
-#[command(name = "cuzk", version = VERSION, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "cuzk", version = VERSION.as_str(), max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     global: GlobalOptions,
@@ -47,43 +50,41 @@ enum Command {
     CheckConfig(check_config::CheckConfigArgs),
 }
 
-/// Backends that this build cannot drive.
-const BACKENDS_NOT_BUILT: &str = "cuda";
-
-/// `--version`: the version, and the backends this build can drive.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nbackends: cpu, sim\nnot built: cuda");
+/// `--version`: the version, and the backends that this build can and cannot drive.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let mut text = format!("{}\nbackends: {}", env!("CARGO_PKG_VERSION"), BACKENDS_BUILT.join(", "));
+    if !BACKENDS_NOT_BUILT.is_empty() {
+        text += &format!("\nnot built: {}", BACKENDS_NOT_BUILT.join(", "));
+    }
+    text
+});
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 proving failed, 2 wrong use or configuration, 3 bad input (request, vanilla proof, parameter \
-file), 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 141 standard output was closed.
+Exit codes: 0 done, 1 proving failed or standard output cannot be written, 2 wrong use or configuration, 3 bad input \
+(request, vanilla proof, parameter file), 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 141 standard output was \
+closed.
 
 New here? `cuzk demo` makes and verifies real proofs, with nothing prepared.";
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are no errors: clap prints them to standard output and the code is 0.
-            let code = if error.use_stderr() { failure::EXIT_USAGE } else { 0 };
-            // A closed pipe is the reader's choice.
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
+        Err(error) => return not_run(&error),
     };
     let config = match cli.global.config() {
         Ok(config) => config,
         Err(error) => return Ui::plain().fail(&Failure::from(error)),
     };
     // Dropped last, after every message: what is still buffered is written then.
-    let (_telemetry, ui) = match cuzk::telemetry::init(&config.logging) {
+    let (_telemetry, ui) = match cuzk::telemetry::init(&options::logging(&config)) {
         Ok(guard) => (guard, Ui::new(&config.logging)),
         Err(error) => return Ui::plain().fail(&Failure::from(error)),
     };
     let done = match cli.command {
         Command::Demo(args) => demo::run(&args, &config, ui),
         Command::Prove(args) => prove::run(&args, &config, ui),
-        Command::Verify(args) => verify::run(&args, &config),
-        Command::Inspect(args) => inspect::run(&args),
+        Command::Verify(args) => verify::run(&args, &config, ui),
+        Command::Inspect(args) => inspect::run(&args, ui),
         Command::Devices(args) => devices::run(&args, &config),
         Command::Circuits(args) => circuits::run(&args),
         Command::Params(args) => params::run(&args, &config, ui),
@@ -92,5 +93,16 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ui.fail(&failure),
+    }
+}
+
+/// Wrong arguments, or `--help` and `--version`, which clap tells in the same way and prints to standard output.
+fn not_run(error: &clap::Error) -> ExitCode {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        // What is wrong could not be said: the code is all that is left.
+        _ if error.use_stderr() => ExitCode::from(failure::EXIT_USAGE),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => Ui::plain().fail(&Failure::stdout(&error)),
     }
 }

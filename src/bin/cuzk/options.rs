@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use cuzk::config::{Config, DeviceChoice, LogFormat};
+use cuzk::config::{Config, DeviceChoice, LogFormat, LoggingConfig};
 use cuzk::error::ConfigError;
 
 /// Options of every command.
@@ -35,6 +35,17 @@ impl GlobalOptions {
     }
 }
 
+/// How this program logs. What the scheduler logs of jobs that fail or are tried again, every command says itself on standard error. Who has
+/// not asked for other log lines than the default's need not read it twice.
+pub fn logging(config: &Config) -> LoggingConfig {
+    let default = LoggingConfig::default();
+    let mut logging = config.logging.clone();
+    if logging.level == default.level && logging.file == default.file {
+        logging.level += ",cuzk::actors::scheduler::outcome=error";
+    }
+    logging
+}
+
 /// The environment's variables, but for those that are no text: none of ours is one of them.
 pub fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
@@ -59,7 +70,8 @@ impl ParamsOption {
 /// Which devices prove.
 #[derive(Args)]
 pub struct DeviceOption {
-    /// Devices that prove: auto, cpu, cuda or sim:N (N simulated devices over the CPU prover)
+    /// Devices that prove: auto, cpu, cuda, cuda:DEVICE[,DEVICE] (UUID, PCI bus id or number), or sim:N (N simulated
+    /// devices over the CPU prover)
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceChoice>,
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use cuzk::circuits::CircuitSpec;
 use cuzk::config::Config;
-use cuzk::groth16::srs_file::{read_counts, read_srs, read_vk, ReadOptions};
+use cuzk::error::SrsError;
+use cuzk::groth16::srs_file::{leftovers, read_counts, read_srs, read_vk, Leftover, ReadOptions};
 use serde_json::json;
 
 use crate::circuits::select;
@@ -16,8 +17,8 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 use crate::options::ParamsOption;
 use crate::progress::Progress;
-use crate::test_params;
 use crate::ui::{self, Ui};
+use crate::{files, test_params};
 
 pub use make::Maker;
 
@@ -76,11 +77,20 @@ pub fn run(args: &ParamsArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
             let interrupts = Interrupts::install()?;
             Maker::new(&dir, args.force, ui, &interrupts).make_all(&specs)
         }
-        ParamsCommand::List(args) => {
-            list(&args.params.dir(config), args.json);
-            Ok(())
-        }
+        ParamsCommand::List(args) => list(&args.params.dir(config), args.json, ui),
         ParamsCommand::Check(args) => check(args, &args.params.dir(config), ui),
+    }
+}
+
+/// Says which files a generation that was killed left behind.
+fn note_leftovers(dir: &Path, ui: Ui) {
+    // What cannot be listed is for those to say who look for files of known names.
+    for Leftover { path, num_bytes } in leftovers(dir).unwrap_or_default() {
+        ui.note(&format!(
+            "{}: left behind by a generation that was killed, {}: `cuzk params generate` removes it",
+            path.display(),
+            ui::bytes(num_bytes)
+        ));
     }
 }
 
@@ -94,7 +104,8 @@ struct Found {
     has_vk: bool,
 }
 
-fn find(dir: &Path) -> Vec<Found> {
+fn find(dir: &Path) -> Result<Vec<Found>, Failure> {
+    files::check_enterable(dir)?;
     let look = |spec: CircuitSpec| {
         let path = dir.join(spec.params_file());
         let bytes = fs::metadata(&path).ok().map(|metadata| metadata.len());
@@ -107,16 +118,18 @@ fn find(dir: &Path) -> Vec<Found> {
             (Some(_), Ok(counts)) if fits(counts.ic, counts.l) => "present",
             (Some(_), Ok(_)) => "of another circuit",
             (Some(0), Err(_)) => "empty",
+            (Some(_), Err(SrsError::Io { .. })) => "unreadable",
             (Some(_), Err(_)) => "damaged",
         };
         let has_vk = dir.join(spec.vk_file()).exists();
         Found { spec, path, bytes, state, has_vk }
     };
-    CircuitSpec::all().into_iter().map(look).collect()
+    Ok(CircuitSpec::all().into_iter().map(look).collect())
 }
 
-fn list(dir: &Path, as_json: bool) {
-    let found = find(dir);
+fn list(dir: &Path, as_json: bool, ui: Ui) -> Result<(), Failure> {
+    let found = find(dir)?;
+    note_leftovers(dir, ui);
     if as_json {
         for file in &found {
             let line = json!({
@@ -126,11 +139,11 @@ fn list(dir: &Path, as_json: bool) {
                 "bytes": file.bytes,
                 "vk": file.has_vk,
             });
-            ui::out(&line.to_string());
+            ui::out(&line.to_string())?;
         }
-        return;
+        return Ok(());
     }
-    ui::out(&format!("parameter files in {}:", dir.display()));
+    ui::out(&format!("parameter files in {}:", dir.display()))?;
     let rows: Vec<Vec<String>> = found
         .iter()
         .map(|file| {
@@ -142,18 +155,20 @@ fn list(dir: &Path, as_json: bool) {
             ]
         })
         .collect();
-    ui::out(&ui::table(&["circuit", "params", "size", "vk"], &rows));
+    ui::out(&ui::table(&["circuit", "params", "size", "vk"], &rows))?;
     if found.iter().all(|file| file.bytes.is_none()) {
-        ui::out("none there: `cuzk params generate wpost-2k` makes test parameters, in seconds");
+        ui::out("none there: `cuzk params generate wpost-2k` makes test parameters, in seconds")
     } else {
-        ui::out("`cuzk params check` reads the files and checks every point");
+        ui::out("`cuzk params check` reads the files and checks every point")
     }
 }
 
 fn check(args: &CheckArgs, dir: &Path, ui: Ui) -> Result<(), Failure> {
+    let found = find(dir)?;
+    note_leftovers(dir, ui);
     let specs = if args.circuits.is_empty() {
         let there: Vec<CircuitSpec> =
-            find(dir).into_iter().filter(|file| file.bytes.is_some()).map(|file| file.spec).collect();
+            found.into_iter().filter(|file| file.bytes.is_some()).map(|file| file.spec).collect();
         if there.is_empty() {
             let what = "no parameter files there: name their folder with --params, or `cuzk params generate`";
             return Err(Failure::usage(format!("{}: {what}", dir.display())));
@@ -165,9 +180,9 @@ fn check(args: &CheckArgs, dir: &Path, ui: Ui) -> Result<(), Failure> {
     let mut first_failure = None;
     for spec in specs {
         match check_one(&spec, dir, ui) {
-            Ok(verdict) => ui::out(&format!("{spec}: {verdict}")),
+            Ok(verdict) => ui::out(&format!("{spec}: {verdict}"))?,
             Err(failure) => {
-                ui::out(&format!("{spec}: BAD"));
+                ui::out(&format!("{spec}: BAD"))?;
                 ui.error(&failure);
                 first_failure.get_or_insert(failure);
             }
@@ -185,8 +200,8 @@ fn check(args: &CheckArgs, dir: &Path, ui: Ui) -> Result<(), Failure> {
 
 fn check_one(spec: &CircuitSpec, dir: &Path, ui: Ui) -> Result<String, Failure> {
     let path = dir.join(spec.params_file());
-    if !path.exists() {
-        return Err(cuzk::error::SrsError::Missing { circuit: spec.to_string(), path }.into());
+    if !files::is_there(&path)? {
+        return Err(SrsError::Missing { circuit: spec.to_string(), path }.into());
     }
     let progress = Progress::new(ui, format!("{spec}: checking"));
     // No stored verdict: whoever asks for a check wants it done.
@@ -194,7 +209,7 @@ fn check_one(spec: &CircuitSpec, dir: &Path, ui: Ui) -> Result<String, Failure> 
     drop(progress);
     let sha256 = hex::encode(loaded.sha256);
     let vk_path = dir.join(spec.vk_file());
-    if vk_path.exists() && read_vk(&vk_path)? != loaded.srs.vk {
+    if files::is_there(&vk_path)? && read_vk(&vk_path)? != loaded.srs.vk {
         return Err(Failure::input(
             vk_path.display().to_string(),
             format!("{}: is not the verifying key of the parameters beside it", vk_path.display()),

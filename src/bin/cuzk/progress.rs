@@ -91,11 +91,11 @@ impl Board {
     }
 
     /// Prints without the lines in between.
-    pub fn suspend(&self, print: impl FnOnce()) {
+    pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         if self.ui.is_terminal() {
-            self.lines.suspend(print);
+            self.lines.suspend(print)
         } else {
-            print();
+            print()
         }
     }
 }

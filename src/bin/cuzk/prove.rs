@@ -11,7 +11,7 @@ use cuzk::config::Config;
 use cuzk::engine::Engine;
 use cuzk::messages::job::BlindingSource;
 
-use crate::failure::{Failure, EXIT_PROVING, EXIT_USAGE};
+use crate::failure::{Failure, EXIT_USAGE};
 use crate::files;
 use crate::input::{parse_miner, read_jobs, BadJob, C1Options, Job};
 use crate::interrupt::Interrupts;
@@ -69,12 +69,15 @@ pub fn run(args: &ProveArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     config.gpus.devices = args.device.choice(&config);
     let mut engine_config = config.engine_config()?;
     engine_config.params_dir = args.params.dir(&config);
-    let (tasks, bad) = read(args)?;
+    let (mut tasks, mut bad) = read(args)?;
+    if let Err(failure) = files::check_enterable(&engine_config.params_dir) {
+        bad.extend(tasks.drain(..).map(|task| task.refuse(&failure)));
+    }
     let interrupts = Interrupts::install()?;
 
     let mut outcome = Outcome::new(args, ui, tasks.len() + bad.len());
     for job in bad {
-        outcome.add(&Finished::refused(job));
+        outcome.add(&Finished::refused(job))?;
     }
     if !tasks.is_empty() {
         let engine = Engine::start(engine_config)?;
@@ -124,26 +127,37 @@ struct Outcome<'a> {
     args: &'a ProveArgs,
     ui: Ui,
     num_jobs: usize,
+    num_ended: usize,
     /// By index of the request: the order of `--out`.
     proofs: BTreeMap<usize, Vec<u8>>,
     failures: Vec<Failure>,
+    /// Why `--out` was not written, or else why standard output was not.
+    unwritten: Option<Failure>,
 }
 
 impl<'a> Outcome<'a> {
     fn new(args: &'a ProveArgs, ui: Ui, num_jobs: usize) -> Self {
-        Self { args, ui, num_jobs, proofs: BTreeMap::new(), failures: Vec::new() }
+        Self {
+            args,
+            ui,
+            num_jobs,
+            num_ended: 0,
+            proofs: BTreeMap::new(),
+            failures: Vec::new(),
+            unwritten: None,
+        }
     }
 
-    fn add(&mut self, finished: &Finished) {
-        if self.args.json {
-            ui::out(&report::json(finished).to_string());
-        }
+    /// Takes in how a job ended, and says it. `--out` is written before the last word is printed: a reader that went
+    /// away, or a disk that is full, must not cost a proof that has another place to go.
+    ///
+    /// # Errors
+    /// If nobody can be told and there is no `--out`: what is left to prove would be for nobody.
+    fn add(&mut self, finished: &Finished) -> Result<(), Failure> {
+        self.num_ended += 1;
         match &finished.result {
             Ok(proved) => {
                 self.proofs.insert(finished.request, proved.outcome.proof.clone());
-                if !self.args.json {
-                    ui::out(&report::text(finished, proved));
-                }
             }
             Err(failure) => {
                 // The only job's failure is the command's, and printed as that.
@@ -153,25 +167,44 @@ impl<'a> Outcome<'a> {
                 self.failures.push(failure.clone());
             }
         }
+        if self.num_ended == self.num_jobs && self.failures.is_empty() {
+            if let Err(failure) = self.write_out() {
+                // The printed proof is then the only one; printed or not, `--out` is what failed.
+                let _ = self.print(finished);
+                self.unwritten = Some(failure);
+                return Ok(());
+            }
+        }
+        if self.unwritten.is_some() {
+            return Ok(());
+        }
+        match (self.print(finished), &self.args.out) {
+            (Err(failure), Some(_)) => {
+                self.unwritten = Some(failure);
+                Ok(())
+            }
+            (printed, _) => printed,
+        }
     }
 
-    /// Writes the proofs if all are there. A job that failed in proving counts before one with bad input, since it is
-    /// the machine's or our fault.
-    fn finish(mut self) -> Result<(), Failure> {
-        let num_failures = self.failures.len();
-        if num_failures > 0 {
-            let worst = self.failures.iter().position(|failure| failure.code == EXIT_PROVING).unwrap_or(0);
-            let failure = self.failures.swap_remove(worst);
-            if self.num_jobs == 1 {
-                return Err(failure);
-            }
-            let message = format!("{num_failures} of {} jobs failed (see above)", self.num_jobs);
-            return Err(Failure { message, ..failure });
+    /// All proofs are there.
+    fn write_out(&self) -> Result<(), Failure> {
+        let Some(path) = &self.args.out else { return Ok(()) };
+        let proof: Vec<u8> = self.proofs.values().flatten().copied().collect();
+        files::write_atomically(path, &proof)
+    }
+
+    fn print(&self, finished: &Finished) -> Result<(), Failure> {
+        match &finished.result {
+            _ if self.args.json => ui::out(&report::json(finished).to_string()),
+            Ok(proved) => ui::out(&report::text(finished, proved)),
+            Err(_) => Ok(()),
         }
-        if let Some(path) = &self.args.out {
-            let proof: Vec<u8> = self.proofs.into_values().flatten().collect();
-            files::write_atomically(path, &proof)?;
-        }
-        Ok(())
+    }
+
+    /// How the command ends.
+    fn finish(self) -> Result<(), Failure> {
+        Failure::of_parts(self.failures, self.num_jobs, "jobs failed")?;
+        self.unwritten.map_or(Ok(()), Err)
     }
 }

@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use cuzk::config::{LogFormat, LoggingConfig};
 
-use crate::failure::Failure;
-
-/// 128 and the number of SIGPIPE.
-const EXIT_CLOSED_PIPE: i32 = 128 + 13;
+use crate::failure::{Failure, EXIT_CLOSED_PIPE};
 
 /// How to speak on standard error.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +42,11 @@ impl Ui {
         }
     }
 
-    /// Prints the error and gives the process's exit code.
+    /// Prints the error and gives the process's exit code. A reader that went away wants to hear nothing of it.
     pub fn fail(self, failure: &Failure) -> ExitCode {
-        self.error(failure);
+        if failure.code != EXIT_CLOSED_PIPE {
+            self.error(failure);
+        }
         ExitCode::from(failure.code)
     }
 
@@ -60,14 +59,14 @@ impl Ui {
     }
 }
 
-/// Writes to standard output. A reader that went away (`cuzk circuits | head -1`) ends the process quietly, with the
-/// code that the signal for a closed pipe would give.
-pub fn out(text: &str) {
+/// Writes to standard output.
+///
+/// # Errors
+/// [`Failure::stdout`]: the reader went away (`cuzk circuits | head -1`), or the result cannot be written (a full disk).
+pub fn out(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
-    if write!(stdout, "{text}{newline}").and_then(|()| stdout.flush()).is_err() {
-        std::process::exit(EXIT_CLOSED_PIPE);
-    }
+    write!(stdout, "{text}{newline}").and_then(|()| stdout.flush()).map_err(|error| Failure::stdout(&error))
 }
 
 /// Aligned columns under a header; columns of numbers to the right.

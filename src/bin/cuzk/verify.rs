@@ -1,21 +1,24 @@
 //! `cuzk verify`: does a proof hold for a manifest's statements? By our verifier and by Filecoin's own.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use cuzk::circuits::manifest::Manifest;
+use cuzk::circuits::request::json_text;
 use cuzk::circuits::Workload;
 use cuzk::config::Config;
 use cuzk::groth16::proof::PROOF_BYTES;
 use cuzk::groth16::srs_file::read_vk;
 use cuzk::groth16::{PreparedVerifyingKey, Proof, Scalar, VerifyingKey};
 use cuzk::ids::PartitionIndex;
-use serde_json::json;
+use serde_json::{json, Value};
 
 use crate::failure::Failure;
+use crate::files;
 use crate::options::ParamsOption;
-use crate::{files, ui};
+use crate::ui::{self, Ui};
 
 /// Verify a proof against a manifest, with our verifier and with Filecoin's own
 #[derive(Args)]
@@ -23,7 +26,7 @@ pub struct VerifyArgs {
     /// The manifest.json that describes the statements
     #[arg(value_name = "MANIFEST")]
     manifest: PathBuf,
-    /// The proof: 192 bytes a partition, all requests in order; or the same in hex
+    /// The proof: 192 bytes a partition, all requests in order; or the same in hex, in lines or with 0x
     #[arg(value_name = "PROOF")]
     proof: PathBuf,
     /// The proof is of this request of the manifest alone
@@ -42,23 +45,93 @@ pub struct Verified {
     pub filecoin: Duration,
 }
 
-pub fn run(args: &VerifyArgs, config: &Config) -> Result<(), Failure> {
+/// Every request is verified, whatever became of those before it.
+pub fn run(args: &VerifyArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     let dir = args.params.dir(config);
-    let manifest = Manifest::read(&args.manifest)?;
-    let proof = read_proof(&args.proof)?;
-    let circuit = manifest.circuit_spec()?;
-    let workloads = decode(&manifest, args, &dir)?;
-    let parts = split(&args.proof, &proof, &workloads)?;
-    let vk_path = dir.join(circuit.vk_file());
-    let vk = read_key(&vk_path)?;
-    for ((request, workload), part) in workloads.iter().zip(parts) {
-        let result = verify(workload.as_ref(), &vk, part);
-        report(args, *request, workload.as_ref(), &result);
-        result.map_err(|failure| {
-            explain(failure, &manifest, &vk_path).in_file(&args.proof.display().to_string())
-        })?;
+    let inputs = match Inputs::read(args, &dir) {
+        Ok(inputs) => inputs,
+        Err(failure) => {
+            if args.json {
+                ui::out(&as_json(args, args.request, None, Some(&failure)).to_string())?;
+            }
+            return Err(failure);
+        }
+    };
+    let mut failures = Vec::new();
+    for (part, statement) in inputs.parts().zip(&inputs.statements) {
+        let result = verify(statement.workload.as_ref(), &inputs.vk, part)
+            .map_err(|failure| inputs.explain(failure).in_file(&args.proof.display().to_string()));
+        report(args, statement, &result)?;
+        if let Err(failure) = result {
+            // The only request's failure is the command's, and printed as that.
+            if inputs.statements.len() > 1 {
+                ui.error(&failure);
+            }
+            failures.push(failure);
+        }
     }
-    Ok(())
+    Failure::of_parts(failures, inputs.statements.len(), "requests failed")
+}
+
+/// What is verified, all of it read.
+struct Inputs {
+    manifest: Manifest,
+    statements: Vec<Statement>,
+    /// Of all statements, in order.
+    proof: Vec<u8>,
+    vk: VerifyingKey,
+    vk_path: PathBuf,
+}
+
+/// A request of the manifest.
+struct Statement {
+    request: usize,
+    workload: Arc<dyn Workload>,
+}
+
+impl Statement {
+    fn proof_bytes(&self) -> usize {
+        self.workload.num_partitions() as usize * PROOF_BYTES
+    }
+}
+
+impl Inputs {
+    fn read(args: &VerifyArgs, params: &Path) -> Result<Self, Failure> {
+        let manifest = Manifest::read(&args.manifest)?;
+        let proof = read_proof(&args.proof)?;
+        let circuit = manifest.circuit_spec()?;
+        let statements = decode(&manifest, args, params)?;
+        check_length(&args.proof, &proof, &statements)?;
+        let vk_path = params.join(circuit.vk_file());
+        let vk = read_key(&vk_path)?;
+        Ok(Self { manifest, statements, proof, vk, vk_path })
+    }
+
+    /// Each statement's part of the proof.
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.proof.as_slice();
+        self.statements.iter().map(move |statement| {
+            let (part, others) = rest.split_at(statement.proof_bytes());
+            rest = others;
+            part
+        })
+    }
+
+    /// A key of other parameters than the manifest's is the usual reason for a good proof not to verify.
+    fn explain(&self, failure: Failure) -> Failure {
+        let Some(groth16) = &self.manifest.groth16 else { return failure };
+        let named = hex::encode(groth16.vk_sha256.0);
+        let is_other = files::sha256(&self.vk_path, &|_, _| ()).is_ok_and(|sha256| sha256 != named);
+        if !is_other {
+            return failure;
+        }
+        let message = format!(
+            "{} (the verifying key {} is not the one the manifest names: its proof is of other parameters)",
+            failure.message,
+            self.vk_path.display()
+        );
+        Failure { message, ..failure }
+    }
 }
 
 /// Checks every partition of the job with our verifier, then the whole job with the circuit's own library.
@@ -101,7 +174,7 @@ pub fn verify(workload: &dyn Workload, vk: &VerifyingKey, proof: &[u8]) -> Resul
 
 /// The verifying key, with what to do if it is not there.
 pub fn read_key(path: &Path) -> Result<VerifyingKey, Failure> {
-    if !path.exists() {
+    if !files::is_there(path)? {
         return Err(Failure::input(
             path.display().to_string(),
             format!(
@@ -115,15 +188,24 @@ pub fn read_key(path: &Path) -> Result<VerifyingKey, Failure> {
 
 fn read_proof(path: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = files::read(path)?;
-    // Hex, as `--json` prints it, is twice as long and has no byte of a compressed point's first.
-    let text = std::str::from_utf8(&bytes).ok().map(str::trim);
-    Ok(text.and_then(|text| hex::decode(text).ok()).unwrap_or(bytes))
+    match hex_digits(&bytes) {
+        Some(digits) => hex::decode(digits).map_err(|error| {
+            Failure::input(path.display().to_string(), format!("{}: hex: {error}", path.display()))
+        }),
+        None => Ok(bytes),
+    }
 }
 
-type IndexedWorkload = (usize, std::sync::Arc<dyn Workload>);
+/// The digits of a proof written in hex, as `--json` prints it or as people pass it on: with 0x before it, in lines,
+/// with a byte order mark. `None`: it is in bytes, of which the first, of a compressed point, is no character.
+fn hex_digits(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(json_text(bytes)).ok()?.trim();
+    let text = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    let digits: String = text.split_whitespace().collect();
+    (!digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit())).then_some(digits)
+}
 
-fn decode(manifest: &Manifest, args: &VerifyArgs, params: &Path) -> Result<Vec<IndexedWorkload>, Failure> {
-    let dir = args.manifest.parent().unwrap_or_else(|| Path::new(""));
+fn decode(manifest: &Manifest, args: &VerifyArgs, params: &Path) -> Result<Vec<Statement>, Failure> {
     let all = 0..manifest.requests.len();
     let chosen: Vec<usize> = all.filter(|index| args.request.is_none_or(|only| only == *index)).collect();
     if chosen.is_empty() {
@@ -135,71 +217,83 @@ fn decode(manifest: &Manifest, args: &VerifyArgs, params: &Path) -> Result<Vec<I
     }
     chosen
         .into_iter()
-        .map(|index| {
-            let workload = manifest.request(index, dir)?.decode(params)?;
-            manifest.check_statement(index, workload.as_ref())?;
-            Ok((index, workload))
+        .map(|request| {
+            let dir = manifest.input_folder(request, &args.manifest);
+            let workload = manifest.request(request, &dir)?.decode(params)?;
+            manifest.check_statement(request, workload.as_ref())?;
+            Ok(Statement { request, workload })
         })
         .collect::<Result<_, Failure>>()
         .map_err(|failure| failure.in_file(&args.manifest.display().to_string()))
 }
 
-/// Each request's part of the proof.
-fn split<'a>(path: &Path, proof: &'a [u8], workloads: &[IndexedWorkload]) -> Result<Vec<&'a [u8]>, Failure> {
-    let sizes: Vec<usize> =
-        workloads.iter().map(|(_, workload)| workload.num_partitions() as usize * PROOF_BYTES).collect();
-    let needs: usize = sizes.iter().sum();
-    if proof.len() != needs {
-        let what = format!(
-            "{}: needs {needs} B ({} requests, {PROOF_BYTES} B a partition), has {} B",
-            path.display(),
-            workloads.len(),
-            proof.len()
-        );
-        return Err(Failure::input(path.display().to_string(), what));
+fn check_length(path: &Path, proof: &[u8], statements: &[Statement]) -> Result<(), Failure> {
+    let needs: usize = statements.iter().map(Statement::proof_bytes).sum();
+    if proof.len() == needs {
+        return Ok(());
     }
-    let mut rest = proof;
-    let cut = |size: usize| {
-        let (part, others) = rest.split_at(size);
-        rest = others;
-        part
-    };
-    Ok(sizes.into_iter().map(cut).collect())
-}
-
-fn report(args: &VerifyArgs, request: usize, workload: &dyn Workload, result: &Result<Verified, Failure>) {
-    let (circuit, partitions) = (workload.circuit().as_str(), workload.num_partitions());
-    if args.json {
-        let line = json!({
-            "file": args.manifest.display().to_string(),
-            "request": request,
-            "circuit": circuit,
-            "partitions": partitions,
-            "verified": result.is_ok(),
-        });
-        ui::out(&line.to_string());
-    } else if let Ok(verified) = result {
-        ui::out(&format!(
-            "request {request}: {circuit}, {}: verified by cuzk ({}) and by Filecoin's verifier ({})",
-            ui::count(u64::from(partitions), "partition"),
-            ui::duration(verified.ours),
-            ui::duration(verified.filecoin)
-        ));
-    }
-}
-
-/// A key of other parameters than the manifest's is the usual reason for a good proof not to verify.
-fn explain(failure: Failure, manifest: &Manifest, vk_path: &Path) -> Failure {
-    let Some(groth16) = &manifest.groth16 else { return failure };
-    let is_other =
-        files::sha256(vk_path, &|_, _| ()).is_ok_and(|sha256| sha256 != hex::encode(groth16.vk_sha256.0));
-    if !is_other {
-        return failure;
-    }
-    let message = format!(
-        "{} (the verifying key {} is not the one the manifest names: its proof is of other parameters)",
-        failure.message,
-        vk_path.display()
+    let what = format!(
+        "{}: needs {needs} B ({} requests, {PROOF_BYTES} B a partition), has {} B",
+        path.display(),
+        statements.len(),
+        proof.len()
     );
-    Failure { message, ..failure }
+    Err(Failure::input(path.display().to_string(), what))
+}
+
+fn report(
+    args: &VerifyArgs,
+    statement: &Statement,
+    result: &Result<Verified, Failure>,
+) -> Result<(), Failure> {
+    let Statement { request, workload } = statement;
+    if args.json {
+        let line = as_json(args, Some(*request), Some(workload.as_ref()), result.as_ref().err());
+        return ui::out(&line.to_string());
+    }
+    let Ok(verified) = result else { return Ok(()) };
+    ui::out(&format!(
+        "request {request}: {}, {}: verified by cuzk ({}) and by Filecoin's verifier ({})",
+        workload.circuit(),
+        ui::count(u64::from(workload.num_partitions()), "partition"),
+        ui::duration(verified.ours),
+        ui::duration(verified.filecoin)
+    ))
+}
+
+/// One line for scripts. Every line has every field but `error`, which is there if the proof does not hold or nothing
+/// could be said of it; what is not known then is null.
+fn as_json(
+    args: &VerifyArgs,
+    request: Option<usize>,
+    workload: Option<&dyn Workload>,
+    failure: Option<&Failure>,
+) -> Value {
+    let mut line = json!({
+        "file": args.manifest.display().to_string(),
+        "request": request,
+        "circuit": workload.map(|workload| workload.circuit().as_str()),
+        "partitions": workload.map(|workload| workload.num_partitions()),
+        "verified": failure.is_none(),
+    });
+    if let Some(failure) = failure {
+        line["error"] = failure.as_json();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_is_told_from_bytes_however_it_is_written() {
+        let digits = |bytes: &[u8]| hex_digits(bytes);
+        for text in ["8fA0", "0x8fA0", " 8f\r\n A0\n", "0X8f\tA0", "\u{feff}0x8fA0\n"] {
+            assert_eq!(digits(text.as_bytes()).as_deref(), Some("8fA0"), "{text:?}");
+        }
+        for bytes in [&b""[..], b"  \n", b"0x", b"8f x0", b"\x8f\xa0", b"8f0x8f"] {
+            assert_eq!(digits(bytes), None, "{bytes:?}");
+        }
+    }
 }

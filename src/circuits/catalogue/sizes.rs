@@ -136,12 +136,19 @@ impl CircuitSpec {
         Some(CircuitSizes { constraints, num_inputs, num_aux, domain_log2, num_nonzero, params_bytes })
     }
 
+    /// The size of the parameter file: exact where one was made or counted, else within 2 %. `None` where the circuit's
+    /// size is not known.
+    pub fn params_bytes(&self) -> Option<u64> {
+        let sizes = self.sizes()?;
+        Some(sizes.params_bytes.unwrap_or_else(|| self.estimate_srs_bytes(&sizes)))
+    }
+
     /// What one proof of this circuit takes; `None` where its size is not known.
     pub fn memory(&self) -> Option<MemoryNeeds> {
         let sizes = self.sizes()?;
         let rows = sizes.constraints + sizes.num_inputs;
         Some(MemoryNeeds {
-            srs_bytes: sizes.params_bytes.unwrap_or_else(|| self.estimate_srs_bytes(&sizes)),
+            srs_bytes: self.params_bytes()?,
             shape_bytes: sizes
                 .num_nonzero
                 .map(|entries| 6 * entries.iter().sum::<u64>() + 3 * 4 * (rows + 1)),

@@ -80,13 +80,13 @@ impl RequestFile {
     /// # Errors
     /// As [`RequestFile::read`].
     pub fn from_json(bytes: &[u8], path: &Path) -> Result<Self, RequestError> {
-        serde_json::from_slice(bytes).map_err(|error| RequestError::Field {
+        serde_json::from_slice(json_text(bytes)).map_err(|error| RequestError::Field {
             field: path.display().to_string(),
             what: format!("is no request file: {error}"),
         })
     }
 
-    /// The request, with the files of `vanilla` read. `dir` is the request file's folder.
+    /// The request, with the files of `vanilla` read. `dir` is the folder they are in: [`input_folder`].
     ///
     /// # Errors
     /// [`RequestError::Field`] if a file cannot be read, or if the inputs are given twice.
@@ -138,6 +138,26 @@ pub(in crate::circuits) fn set_inputs(
             Err(request.field_error("vanilla", what))
         }
     }
+}
+
+/// JSON without the byte order mark that some editors put before UTF-8. It says nothing, and JSON has no place for it.
+pub fn json_text(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+}
+
+/// The folder that the `inputs` named in the file `path` are in: the file's own; or, where one of them is not there and
+/// `path` is a link, that of the file it leads to, if they are there. So a link to a manifest alone works, and so does
+/// a folder of links to files from several places.
+pub fn input_folder(path: &Path, inputs: &[PathBuf]) -> PathBuf {
+    let own = path.parent().unwrap_or(Path::new(""));
+    let has_all = |dir: &Path| inputs.iter().all(|input| dir.join(input).exists());
+    if has_all(own) {
+        return own.to_owned();
+    }
+    let real = std::fs::canonicalize(path).ok();
+    let real = real.as_deref().and_then(Path::parent).filter(|dir| has_all(dir));
+    // If neither has all, errors name the place beside the file that was named.
+    real.unwrap_or(own).to_owned()
 }
 
 /// Size above which a file is no input: the largest real ones, C1 of 64 GiB sectors, take some hundred megabytes.

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::{check_count, check_node, refuse, MerklePath, Node, TreeForm};
 use crate::circuits::catalogue::RegisteredProof;
+use crate::circuits::request::json_text;
 use crate::circuits::ProofKind;
 use crate::error::RequestError;
 
@@ -115,7 +116,7 @@ pub(in crate::circuits) struct C1Text<'a> {
 impl<'a> C1Text<'a> {
     /// Takes the wrapper off, if there is one, and reads everything but the proofs.
     pub fn read(bytes: &'a [u8]) -> Result<Self, RequestError> {
-        let (json, wrapper) = unwrap(bytes)?;
+        let (json, wrapper) = unwrap(json_text(bytes))?;
         let head: Head = from_json("C1", &json)?;
         let registered = RegisteredProof::from_name(ProofKind::PorepSealCommit, &head.registered_proof)
             .ok_or_else(|| RequestError::Unsupported {

@@ -10,11 +10,10 @@ use super::io_error;
 use super::layout::SECTIONS;
 use super::point::RawPoint;
 use crate::error::SrsError;
-use crate::groth16::{Srs, VerifyingKey};
+use crate::groth16::{unfinished, Srs, VerifyingKey};
 
 /// A file being written under a temporary name beside its place, with its digest. Dropped without
-/// [`DigestedFile::finish`], it is removed; a process that is killed leaves a hidden file that no reader takes for
-/// parameters.
+/// [`DigestedFile::finish`], it is removed; a process that is killed leaves a hidden file (`groth16/unfinished.rs`).
 struct DigestedFile {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
@@ -24,16 +23,9 @@ struct DigestedFile {
 
 impl DigestedFile {
     fn create(path: &Path) -> Result<Self, SrsError> {
-        let dir = match path.parent() {
-            Some(dir) if !dir.as_os_str().is_empty() => dir,
-            _ => Path::new("."),
-        };
+        let dir = unfinished::folder(path);
         std::fs::create_dir_all(dir).map_err(|error| io_error(dir, error))?;
-        let file = tempfile::Builder::new()
-            .prefix(".unfinished-")
-            .suffix(".tmp")
-            .tempfile_in(dir)
-            .map_err(|error| io_error(dir, error))?;
+        let file = unfinished::create(dir).map_err(|error| io_error(dir, error))?;
         let file = BufWriter::with_capacity(1 << 20, file);
         Ok(Self { path: path.into(), file, digest: Sha256::new(), num_bytes: 0 })
     }

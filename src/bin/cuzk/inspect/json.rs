@@ -4,6 +4,7 @@ use std::path::Path;
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine as _;
+use cuzk::circuits::request::json_text;
 use serde_json::Value;
 
 use super::Finding;
@@ -12,7 +13,7 @@ use crate::files;
 
 pub fn recognise(path: &Path) -> Result<Option<Finding>, Failure> {
     let bytes = files::read(path)?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|error| {
+    let value: Value = serde_json::from_slice(json_text(&bytes)).map_err(|error| {
         let what = format!("{}: begins as JSON, and is damaged or cut: {error}", path.display());
         Failure::input(path.display().to_string(), what)
     })?;

@@ -1,15 +1,17 @@
 //! Making test parameters, under Filecoin's file names.
 
 use std::cell::Cell;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use cuzk::circuits::CircuitSpec;
+use cuzk::error::SrsError;
 use cuzk::groth16::generate::{generate_params, Generated};
-use cuzk::groth16::srs_file::{read_counts, read_vk};
+use cuzk::groth16::srs_file::{read_counts, read_vk, remove_leftovers, Leftover};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, EXIT_USAGE};
 use crate::interrupt::Interrupts;
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
@@ -40,7 +42,8 @@ impl<'a> Maker<'a> {
         Self { dir, force, ui, interrupts, has_warned: Cell::new(false) }
     }
 
-    /// Makes the files that are not there. Refuses all of them if one circuit cannot be built here.
+    /// Makes the files that are not there. Refuses all of them if one circuit cannot be built here, a file of another
+    /// kind is in the way, or the folder cannot take them: before minutes are spent on what cannot be kept.
     pub fn make_all(&self, specs: &[CircuitSpec]) -> Result<(), Failure> {
         if let Some(spec) = specs.iter().find(|spec| !spec.is_supported()) {
             return Err(Failure::usage(format!(
@@ -49,26 +52,54 @@ impl<'a> Maker<'a> {
                 spec.sector_size
             )));
         }
-        specs.iter().try_for_each(|spec| self.make(spec))
-    }
-
-    fn make(&self, spec: &CircuitSpec) -> Result<(), Failure> {
-        let files = Files { params: self.dir.join(spec.params_file()), vk: self.dir.join(spec.vk_file()) };
-        if !self.force && self.is_there(spec, &files)? {
-            ui::out(&format!("{spec}: test parameters are there already: {}", files.params.display()));
+        files::check_enterable(self.dir).map_err(|failure| Failure { code: EXIT_USAGE, ..failure })?;
+        self.remove_leftovers()?;
+        let mut missing = Vec::new();
+        for spec in specs {
+            let files =
+                Files { params: self.dir.join(spec.params_file()), vk: self.dir.join(spec.vk_file()) };
+            if !self.force && self.is_there(spec, &files)? {
+                ui::out(&format!("{spec}: test parameters are there already: {}", files.params.display()))?;
+            } else {
+                missing.push((spec, files));
+            }
+        }
+        if missing.is_empty() {
             return Ok(());
         }
-        fs::create_dir_all(self.dir).map_err(|error| {
-            let dir = self.dir.display();
-            Failure::usage(format!("{dir}: cannot make this folder: {error}; choose another with --params"))
-        })?;
+        self.check_folder(missing.iter().filter_map(|(spec, _)| spec.params_bytes()).sum())?;
+        missing.iter().try_for_each(|(spec, files)| self.make(spec, files))
+    }
+
+    /// Those of other processes that still run are left alone.
+    fn remove_leftovers(&self) -> Result<(), Failure> {
+        let removed = remove_leftovers(self.dir).map_err(|error| unwritable(self.dir, &error))?;
+        for Leftover { path, num_bytes } in removed {
+            let size = ui::bytes(num_bytes);
+            self.ui.note(&format!(
+                "{}: left behind by a generation that was killed, removed ({size})",
+                path.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes the folder, and fails if it cannot take files of `needs_bytes` together.
+    fn check_folder(&self, needs_bytes: u64) -> Result<(), Failure> {
+        let refused = |error: std::io::Error| unwritable(self.dir, &error);
+        fs::create_dir_all(self.dir).map_err(refused)?;
+        files::try_folder(self.dir).map_err(refused)?;
+        check_space(self.dir, needs_bytes, files::free_bytes(self.dir).map_err(refused)?)
+    }
+
+    fn make(&self, spec: &CircuitSpec, files: &Files) -> Result<(), Failure> {
         if !self.has_warned.replace(true) {
             self.ui.note(WARNING);
         }
         self.interrupts.check()?;
         let start = Instant::now();
-        let made = self.write(spec, &files)?;
-        check_digest(spec, &files, &made)?;
+        let made = self.write(spec, files)?;
+        check_digest(spec, files, &made)?;
         ui::out(&format!(
             "{spec}: made in {}\n  {}  {} (sha256 {})\n  {}  {}",
             ui::duration(start.elapsed()),
@@ -77,8 +108,7 @@ impl<'a> Maker<'a> {
             hex::encode(made.params_sha256),
             files.vk.display(),
             ui::bytes(made.vk_bytes)
-        ));
-        Ok(())
+        ))
     }
 
     fn write(&self, spec: &CircuitSpec, files: &Files) -> Result<Generated, Failure> {
@@ -92,15 +122,19 @@ impl<'a> Maker<'a> {
                 self.interrupts.unwind();
                 progress.set(done, total);
             })
-        })??;
-        Ok(made)
+        })?;
+        // A circuit's parameters are input elsewhere; here they are written, where the user said.
+        made.map_err(|error| match error {
+            SrsError::Io { path, source } => unwritable(&path, &source),
+            other => other.into(),
+        })
     }
 
     /// Whether the test parameters are there, both files. Other files under their names are never overwritten
     /// unasked: they may be a network's real parameters, which are hard to come by.
     fn is_there(&self, spec: &CircuitSpec, files: &Files) -> Result<bool, Failure> {
         let params = &files.params;
-        if !params.exists() {
+        if !files::is_there(params)? {
             return Ok(false);
         }
         let refuse = |what: String| {
@@ -126,6 +160,19 @@ impl<'a> Maker<'a> {
     }
 }
 
+fn check_space(dir: &Path, needs_bytes: u64, free_bytes: u64) -> Result<(), Failure> {
+    if needs_bytes <= free_bytes {
+        return Ok(());
+    }
+    let (needs, has) = (ui::bytes(needs_bytes), ui::bytes(free_bytes));
+    Err(unwritable(dir, &format_args!("needs {needs} of free space, has {has}")))
+}
+
+fn unwritable(path: &Path, error: &dyn fmt::Display) -> Failure {
+    let advice = "choose another folder with --params";
+    Failure::usage(format!("{}: cannot write: {error}; {advice}", path.display()))
+}
+
 /// The bytes depend on the circuit alone: others would mean that this program is not what it was.
 fn check_digest(spec: &CircuitSpec, files: &Files, made: &Generated) -> Result<(), Failure> {
     let Some(known) = test_params::of(spec) else { return Ok(()) };
@@ -135,4 +182,29 @@ fn check_digest(spec: &CircuitSpec, files: &Files, made: &Generated) -> Result<(
     }
     let what = format!("{path}: sha256 is {sha256}, expected {}: report this", known.params_sha256);
     Err(Failure::proving(path.to_string(), what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_space_is_wrong_use_with_both_numbers() {
+        let dir = Path::new("/somewhere");
+        check_space(dir, 5 << 30, 5 << 30).unwrap();
+        let failure = check_space(dir, 5 << 30, (5 << 30) - 1).unwrap_err();
+        assert_eq!(failure.code, EXIT_USAGE);
+        let message = &failure.message;
+        assert!(
+            message.starts_with("/somewhere: cannot write: needs 5.0 GiB of free space, has "),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn free_space_is_read_from_the_system() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(files::free_bytes(dir.path()).unwrap() > 0);
+        assert!(files::free_bytes(&dir.path().join("absent")).is_err());
+    }
 }

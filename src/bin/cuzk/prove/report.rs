@@ -43,7 +43,7 @@ pub fn json(finished: &Finished) -> Value {
             "timings_ms": null,
             "devices": null,
             "peak_rss_bytes": peak_rss_bytes(),
-            "error": { "class": failure.class, "message": failure.message, "at": failure.at },
+            "error": failure.as_json(),
         }),
     }
 }

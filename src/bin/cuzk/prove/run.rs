@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{select, unbounded};
+use crossbeam_channel::{bounded, select, unbounded, Receiver};
 use cuzk::backend::Stage;
 use cuzk::engine::Engine;
 use cuzk::error::EngineError;
@@ -20,12 +21,24 @@ use crate::ui::{self, Ui};
 /// Jobs that are in the engine at a time: enough to keep many devices busy, and below the queue's limit.
 const JOBS_IN_FLIGHT_MAX: usize = 64;
 
+/// How long a signalled process waits for its devices to let go of what they do. A CPU's stage takes longer for a
+/// large circuit; nothing is lost when it is cut off, since a result is written whole at the end.
+const STOP_LIMIT: Duration = Duration::from_millis(1500);
+
 /// A job, and how to blind it.
 pub struct Task {
     pub job: Job,
     pub blinding: BlindingSource,
     /// The recorded proof must come out.
     pub replay: bool,
+}
+
+impl Task {
+    /// The job, if what it needs cannot be had.
+    pub fn refuse(self, failure: &Failure) -> BadJob {
+        let Job { file, request, circuit, .. } = self.job;
+        BadJob { file, request, circuit, failure: failure.clone() }
+    }
 }
 
 /// How one job ended.
@@ -61,60 +74,109 @@ impl Finished {
 /// Proves all tasks and calls `done` with each as it ends, in that order.
 ///
 /// # Errors
-/// If a signal came: what was running is then cancelled.
+/// If a signal came, or `done` fails: what was running is then cancelled. A device that does not let go of its work in
+/// time is left behind, for the end of the process to stop.
 pub fn prove_all(
     engine: &Engine,
     tasks: Vec<Task>,
     ui: Ui,
     interrupts: &Interrupts,
-    mut done: impl FnMut(Finished),
+    mut done: impl FnMut(Finished) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let num_workers = tasks.len().min(JOBS_IN_FLIGHT_MAX);
-    let several = tasks.len() > 1;
     let mut missing = tasks.len();
-    let waiting = Mutex::new(VecDeque::from(tasks));
-    let board = Board::new(ui);
-    let (send, finished) = unbounded();
-    std::thread::scope(|scope| {
-        for _ in 0..num_workers {
-            let (waiting, board, send) = (&waiting, &board, send.clone());
-            scope.spawn(move || {
-                while let Some(task) = next(waiting) {
-                    // The receiver is gone after a signal: then nobody wants results.
-                    if send.send(prove(engine, task, board, several)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        while missing > 0 {
-            select! {
-                recv(finished) -> result => {
-                    let result = result.expect("every worker sends what it takes");
-                    missing -= 1;
-                    board.suspend(|| done(result));
-                }
-                recv(interrupts.arrived) -> signal => {
-                    let failure = interrupted(signal.expect("signals are listened to for good"));
-                    ui.note("stopping at the end of the running stage; once more stops at once");
-                    waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                    engine.shutdown_blocking(Duration::ZERO);
-                    return Err(failure);
+    let work = Arc::new(Work {
+        several: tasks.len() > 1,
+        waiting: Mutex::new(VecDeque::from(tasks)),
+        board: Board::new(ui),
+    });
+    let (workers, finished) = start_workers(engine, &work, missing.min(JOBS_IN_FLIGHT_MAX))?;
+    while missing > 0 {
+        let failure = select! {
+            recv(finished) -> result => {
+                let result = result.expect("every worker sends what it takes");
+                missing -= 1;
+                match work.board.suspend(|| done(result)) {
+                    Ok(()) => continue,
+                    Err(failure) => failure,
                 }
             }
-        }
-        Ok(())
-    })
+            recv(interrupts.arrived) -> signal => {
+                ui.note("stopping; once more stops at once");
+                interrupted(signal.expect("signals are listened to for good"))
+            }
+        };
+        stop(engine, &work);
+        return Err(failure);
+    }
+    for worker in workers {
+        // It has sent all its results: how it ends is of no interest.
+        let _ = worker.join();
+    }
+    Ok(())
 }
 
-fn next(waiting: &Mutex<VecDeque<Task>>) -> Option<Task> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+/// What the workers share.
+struct Work {
+    waiting: Mutex<VecDeque<Task>>,
+    board: Board,
+    /// More than one job: lines name the request too.
+    several: bool,
 }
 
-fn prove(engine: &Engine, task: Task, board: &Board, several: bool) -> Finished {
+impl Work {
+    fn next(&self) -> Option<Task> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// Threads that wait for one job each, and what they send. They are not scoped: after a signal nobody waits for them.
+fn start_workers(
+    engine: &Engine,
+    work: &Arc<Work>,
+    num_workers: usize,
+) -> Result<(Vec<JoinHandle<()>>, Receiver<Finished>), Failure> {
+    let (send, finished) = unbounded();
+    let start = |_| {
+        let (engine, work, send) = (engine.clone(), Arc::clone(work), send.clone());
+        let run = move || {
+            while let Some(task) = work.next() {
+                // The receiver is gone after a signal: then nobody wants results.
+                if send.send(prove(&engine, task, &work)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("job".to_owned()).spawn(run).map_err(no_thread)
+    };
+    let workers = (0..num_workers).map(start).collect::<Result<_, Failure>>()?;
+    Ok((workers, finished))
+}
+
+fn no_thread(error: std::io::Error) -> Failure {
+    Failure::proving("threads", format!("the system refuses a thread: {error}"))
+}
+
+/// Ends the engine without draining it. It waits for its devices to let go, and one that hangs never does: past the
+/// limit the engine is kept from being dropped, since dropping it waits too, and ends with the process.
+fn stop(engine: &Engine, work: &Work) {
+    work.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let (send, stopped) = bounded(1);
+    let stopping = engine.clone();
+    let run = move || {
+        stopping.shutdown_blocking(Duration::ZERO);
+        // Past the limit nobody waits for it.
+        let _ = send.send(());
+    };
+    let started = std::thread::Builder::new().name("stop".to_owned()).spawn(run);
+    if started.is_err() || stopped.recv_timeout(STOP_LIMIT).is_err() {
+        std::mem::forget(engine.clone());
+    }
+}
+
+fn prove(engine: &Engine, task: Task, work: &Work) -> Finished {
     let Task { job, blinding, replay } = task;
     let mut label = job.file.display().to_string();
-    if several {
+    if work.several {
         label = format!("{label} [{}]", job.request);
     }
     let (mut circuit, mut partitions) = (job.circuit, None);
@@ -122,7 +184,7 @@ fn prove(engine: &Engine, task: Task, board: &Board, several: bool) -> Finished 
     request.request_id = job.request_id;
     request.priority = job.priority;
     request.blinding = blinding;
-    let line = board.line(label.clone());
+    let line = work.board.line(label.clone());
     let result = follow(engine, request, &line, &mut circuit, &mut partitions)
         .map_err(Failure::from)
         .and_then(|outcome| compare(outcome, job.recorded.proof.as_deref(), replay))

@@ -1,0 +1,160 @@
+// Runs a multi-exponentiation's kernels on the host, in the order in which src/cuda/msm.rs launches them, for
+// tests/kernels_msm_host.rs. Usage: msm_harness < case > window sums
+//
+// A case: the `Case` below, then its arrays: values [num_values] (Fr), index [num_points] (if has_index), points
+// [num_points] (affine). The result: one Jacobian point per window. The sizes come from src/policy/msm_plan.rs.
+#include "cuda_on_host.hpp"
+
+#include "../msm_sort.cu"
+
+#include "../msm_g1.cu"
+#include "../msm_g2.cu"
+
+namespace {
+
+struct Case {
+    uint32_t group; // 1 or 2
+    uint32_t reversed;
+    uint32_t num_points, chunk_points;
+    uint32_t num_values, has_index;
+    uint32_t num_windows, num_wide, narrow_bits;
+    uint32_t total_buckets;
+    uint32_t resident_blocks;
+    uint32_t group_log2, join_log2;
+};
+
+template <class T>
+std::vector<T> read_array(size_t length)
+{
+    std::vector<T> elements(length);
+    if (length > 0 && fread(elements.data(), sizeof(T), length, stdin) != length) {
+        fprintf(stderr, "msm_harness: the input ends too early\n");
+        exit(2);
+    }
+    return elements;
+}
+
+// Arrays of exactly the length that the launcher allocates, so that the address sanitizer guards their ends; poisoned
+// like fresh device memory.
+template <class T>
+std::vector<T> device_array(size_t length)
+{
+    std::vector<T> elements(length);
+    if (length > 0)
+        memset(static_cast<void *>(elements.data()), 0xa5, length * sizeof(T));
+    return elements;
+}
+
+uint32_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (uint32_t)((a + b - 1) / b);
+}
+
+struct Launcher {
+    bool reversed;
+
+    template <class Kernel, class... Arguments>
+    void operator()(uint32_t blocks, uint32_t threads, Kernel kernel, Arguments... arguments) const
+    {
+        cuda_on_host::launch({blocks, threads, 0, reversed}, [=] { kernel(arguments...); });
+    }
+};
+
+template <class F, class A>
+struct Kernels;
+template <>
+struct Kernels<FpCalled, G1Accumulator> {
+    static constexpr auto accumulate = msm_g1_accumulate;
+    static constexpr auto merge = msm_g1_merge;
+    static constexpr auto group = msm_g1_group;
+    static constexpr auto join = msm_g1_join;
+    static constexpr auto finish = msm_g1_finish;
+};
+template <>
+struct Kernels<Fp2, G2Accumulator> {
+    static constexpr auto accumulate = msm_g2_accumulate;
+    static constexpr auto merge = msm_g2_merge;
+    static constexpr auto group = msm_g2_group;
+    static constexpr auto join = msm_g2_join;
+    static constexpr auto finish = msm_g2_finish;
+};
+
+template <class F, class A>
+int run(const Case &c)
+{
+    using K = Kernels<F, A>;
+    Launcher launch{c.reversed != 0};
+    auto values = read_array<Fr>(c.num_values);
+    auto index = read_array<uint32_t>(c.has_index ? c.num_points : 0);
+    auto points = read_array<typename A::Point>(c.num_points);
+    std::vector<Xyzz<F>> buckets(c.total_buckets);
+
+    uint32_t fresh = 1;
+    for (uint32_t start = 0; start < c.num_points; start += c.chunk_points, fresh = 0) {
+        uint32_t n = min(c.chunk_points, c.num_points - start);
+        uint32_t num_digits = n * c.num_windows, per_window = ceil_div(n, SORT_THREADS);
+        auto digits = device_array<uint32_t>(num_digits), ranks = device_array<uint32_t>(num_digits);
+        auto entries = device_array<uint32_t>(num_digits);
+        std::vector<uint32_t> offsets(c.total_buckets + 1);
+        uint32_t length = c.total_buckets + 1, num_tiles = ceil_div(length, SCAN_TILE);
+        auto tile_sums = device_array<uint32_t>(num_tiles);
+        const Fr *chunk_values = c.has_index ? values.data() : values.data() + start;
+        uint64_t num_values = c.has_index ? c.num_values : n;
+        const uint32_t *chunk_index = c.has_index ? index.data() + start : nullptr;
+        launch(per_window, SORT_THREADS, msm_digits, chunk_values, num_values, chunk_index, n, c.num_windows, c.num_wide,
+               c.narrow_bits, digits.data());
+        launch(ceil_div(num_digits, SORT_THREADS), SORT_THREADS, msm_rank, digits.data(), num_digits, offsets.data(),
+               ranks.data());
+        launch(num_tiles, SORT_THREADS, msm_scan_tiles, offsets.data(), length, tile_sums.data());
+        launch(1, SORT_THREADS, msm_scan_sums, tile_sums.data(), num_tiles);
+        launch(num_tiles, SORT_THREADS, msm_scan_apply, offsets.data(), length, tile_sums.data());
+        launch(per_window * c.num_windows, SORT_THREADS, msm_scatter, digits.data(), ranks.data(), n, per_window,
+               offsets.data(), entries.data());
+
+        uint32_t per_block = ACCUMULATE_THREADS / A::LANES;
+        uint32_t blocks = min(ceil_div(ceil_div(num_digits, MIN_SEGMENT), per_block), c.resident_blocks);
+        uint32_t num_slots = 2 * blocks * per_block;
+        auto keys = device_array<uint32_t>(num_slots);
+        auto slots = device_array<Xyzz<F>>(num_slots);
+        launch(blocks, ACCUMULATE_THREADS, K::accumulate, points.data() + start, entries.data(), offsets.data(),
+               c.total_buckets, fresh, buckets.data(), keys.data(), slots.data());
+        for (bool last = false; !last;) {
+            uint32_t merge_blocks = ceil_div(num_slots, MERGE_THREADS);
+            auto next_keys = device_array<uint32_t>(2 * merge_blocks);
+            auto next_slots = device_array<Xyzz<F>>(2 * merge_blocks);
+            launch(merge_blocks, MERGE_THREADS, K::merge, keys.data(), slots.data(), num_slots, next_keys.data(),
+                   next_slots.data(), buckets.data());
+            last = merge_blocks == 1;
+            num_slots = 2 * merge_blocks;
+            keys = next_keys;
+            slots = next_slots;
+        }
+    }
+
+    uint32_t num_groups = c.total_buckets >> c.group_log2, buckets_log2 = c.group_log2;
+    auto groups = device_array<BucketGroup<F>>(num_groups);
+    launch(ceil_div(num_groups, REDUCE_THREADS), REDUCE_THREADS, K::group, buckets.data(), c.group_log2, num_groups,
+           groups.data());
+    while (buckets_log2 < c.narrow_bits - 1) {
+        uint32_t join_log2 = min(c.join_log2, c.narrow_bits - 1 - buckets_log2);
+        num_groups >>= join_log2;
+        auto joined = device_array<BucketGroup<F>>(num_groups);
+        launch(ceil_div(num_groups, REDUCE_THREADS), REDUCE_THREADS, K::join, groups.data(), join_log2, buckets_log2,
+               num_groups, joined.data());
+        buckets_log2 += join_log2;
+        groups = joined;
+    }
+    auto window_sums = device_array<Jacobian<F>>(c.num_windows);
+    launch(ceil_div(c.num_windows, REDUCE_THREADS), REDUCE_THREADS, K::finish, groups.data(), c.num_windows, c.num_wide,
+           buckets_log2, window_sums.data());
+    size_t written = fwrite(window_sums.data(), sizeof(Jacobian<F>), c.num_windows, stdout);
+    return written == c.num_windows && fflush(stdout) == 0 ? 0 : 3;
+}
+
+} // namespace
+
+int main()
+{
+    Case c = read_array<Case>(1)[0];
+    return c.group == 1 ? run<FpCalled, G1Accumulator>(c) : run<Fp2, G2Accumulator>(c);
+}

@@ -1,0 +1,207 @@
+//! Whole proofs on one device, with the key resident: from a witness in host memory to the proof's bytes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bellpepper_core::{Circuit, ConstraintSystem, LinearCombination, SynthesisError, Variable};
+use blstrs::Scalar;
+use crossbeam_channel::Receiver;
+use cuzk::backend::{
+    BackendEvent, BackendFactory, BackendWaker, DeviceBackend, LaneIndex, PartitionWork, Stage,
+};
+use cuzk::cuda::backend::{CudaBackend, CudaFactory};
+use cuzk::groth16::generate::generate_srs;
+use cuzk::groth16::{prover, Assignment, Blinding, PreparedVerifyingKey, Proof, R1csShape, Srs};
+use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
+use cuzk::policy::plan::{plan, ProvePlan, ShapeSummary, SrsSummary};
+use ff::Field;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+
+/// A circuit of `num_constraints`, of which all but one in ten fix a bit (or none, if `dense`).
+#[derive(Clone)]
+pub struct BenchCircuit {
+    pub num_constraints: usize,
+    pub dense: bool,
+    /// `None`: matrices only.
+    pub seed: Option<u64>,
+}
+
+impl Circuit<Scalar> for BenchCircuit {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        let mut rng = self.seed.map(ChaCha20Rng::seed_from_u64);
+        let mut last: Option<(Variable, Option<Scalar>)> = None;
+        for index in 0..self.num_constraints {
+            if self.dense || index % 10 == 0 {
+                last = Some(product(cs, last, rng.as_mut())?);
+            } else {
+                bit(cs, rng.as_mut())?;
+            }
+        }
+        let (variable, value) = last.ok_or(SynthesisError::Unsatisfiable)?;
+        let input = cs.alloc_input(|| "", || value.ok_or(SynthesisError::AssignmentMissing))?;
+        cs.enforce(|| "", |lc| lc + variable, |lc| lc + CS::one(), |lc| lc + input);
+        Ok(())
+    }
+}
+
+/// `(last + k) · last = z`: one dense variable, in A and B.
+fn product<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    last: Option<(Variable, Option<Scalar>)>,
+    rng: Option<&mut ChaCha20Rng>,
+) -> Result<(Variable, Option<Scalar>), SynthesisError> {
+    let Some((x, x_value)) = last else {
+        let value = rng.map(Scalar::random);
+        let z = cs.alloc(|| "", || value.ok_or(SynthesisError::AssignmentMissing))?;
+        cs.enforce(|| "", |lc| lc + z, |lc| lc + CS::one(), |lc| lc + z);
+        return Ok((z, value));
+    };
+    let k = Scalar::from(5u64);
+    let value = x_value.map(|x| (x + k) * x);
+    let z = cs.alloc(|| "", || value.ok_or(SynthesisError::AssignmentMissing))?;
+    let shifted = LinearCombination::zero() + x + (k, CS::one());
+    cs.enforce(|| "", |_| shifted, |lc| lc + x, |lc| lc + z);
+    Ok((z, value))
+}
+
+fn bit<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    rng: Option<&mut ChaCha20Rng>,
+) -> Result<(), SynthesisError> {
+    let value = rng.map(|rng| Scalar::from(u64::from(rng.next_u32() & 1)));
+    let b = cs.alloc(|| "", || value.ok_or(SynthesisError::AssignmentMissing))?;
+    cs.enforce(|| "", |lc| lc + b, |lc| lc + CS::one() - b, |lc| lc);
+    Ok(())
+}
+
+/// A key and a witness, made once per size.
+pub struct ProofCase {
+    circuit: CircuitId,
+    shape: Arc<R1csShape>,
+    srs: Arc<Srs>,
+    assignment: Arc<Assignment>,
+    expected: Proof,
+    /// The host's prover on the same witness.
+    pub host_time: Duration,
+}
+
+impl ProofCase {
+    /// Makes key, witness and the host's proof: on 16 cores a few seconds for 2^20 constraints, a minute for 2^24.
+    ///
+    /// # Panics
+    /// If the host cannot: then nothing could be compared.
+    pub fn new(log2: u32, dense: bool) -> Self {
+        // The input rows, and the last constraint, bring it up to the domain's size.
+        let circuit = BenchCircuit { num_constraints: (1 << log2) - 3, dense, seed: Some(u64::from(log2)) };
+        let shape = R1csShape::record(BenchCircuit { seed: None, ..circuit.clone() }).expect("it records");
+        assert_eq!(shape.domain_log2(), log2);
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let srs = generate_srs(&shape, &mut rng).expect("it has a key");
+        let assignment =
+            Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux()).expect("it is satisfied");
+        let rows = shape.evaluate(&assignment).expect("shapes agree");
+        shape.check_satisfied(&rows).expect("it is satisfied");
+        let begun = Instant::now();
+        let expected = prover::prove(&srs, &shape, &assignment, rows, &blinding()).expect("the key fits");
+        let host_time = begun.elapsed();
+        let verifies = PreparedVerifyingKey::new(&srs.vk).verify(&expected, &assignment.input_assignment[1..]);
+        assert!(verifies, "the host's proof of 2^{log2} constraints does not verify");
+        Self {
+            circuit: CircuitId::new(format!("bench-{log2}-{}", if dense { "dense" } else { "bits" })),
+            shape: Arc::new(shape),
+            srs: Arc::new(srs),
+            assignment: Arc::new(assignment),
+            expected,
+            host_time,
+        }
+    }
+
+    /// The plan for a budget, with as much resident as fits.
+    pub fn plan(&self, budget_bytes: u64) -> Result<ProvePlan, cuzk::error::PlanError> {
+        plan(&ShapeSummary::of(&self.shape), &SrsSummary::of(&self.srs), budget_bytes)
+    }
+
+    fn work(&self) -> PartitionWork {
+        PartitionWork {
+            at: WorkRef::partition(JobId(1), PartitionIndex(0)),
+            circuit: self.circuit.clone(),
+            shape: Arc::clone(&self.shape),
+            srs: Arc::clone(&self.srs),
+            assignment: Arc::clone(&self.assignment),
+            evaluations: Some(self.shape.evaluate(&self.assignment).expect("shapes agree")),
+            blinding: blinding(),
+        }
+    }
+}
+
+fn blinding() -> Blinding {
+    Blinding { r: Scalar::from(11u64), s: Scalar::from(13u64) }
+}
+
+/// One proof, from `begin` to its bytes.
+pub struct ProofRun {
+    pub wall: Duration,
+    pub stages: Vec<(Stage, Duration)>,
+    pub memory_peak_bytes: u64,
+}
+
+/// A device that proves one partition after the other in its first lane.
+pub struct ProofBench {
+    backend: CudaBackend,
+    wakes: Receiver<()>,
+}
+
+impl ProofBench {
+    /// # Errors
+    /// If the device cannot be opened.
+    pub fn open(factory: &CudaFactory) -> Result<Self, cuzk::error::DeviceError> {
+        let (woke, wakes) = crossbeam_channel::unbounded();
+        let waker: BackendWaker = Arc::new(move || drop(woke.send(())));
+        Ok(Self { backend: factory.open(waker)?, wakes })
+    }
+
+    /// Proves once and compares the bytes with the host's.
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    pub fn run(&mut self, case: &ProofCase, plan: &ProvePlan) -> Result<ProofRun, String> {
+        let lane = LaneIndex(0);
+        let work = case.work();
+        let begun = Instant::now();
+        let text = |error: cuzk::error::DeviceError| error.to_string();
+        self.backend.begin(lane, work, plan).map_err(text)?;
+        let mut wanted = Stage::ALL.into_iter().filter(|stage| *stage != Stage::Evaluate);
+        let mut in_flight = 0;
+        let mut stages = Vec::new();
+        let max_in_flight = 1 + self.backend.stages_ahead();
+        loop {
+            while in_flight < max_in_flight {
+                let Some(stage) = wanted.next() else { break };
+                self.backend.enqueue(lane, stage).map_err(text)?;
+                in_flight += 1;
+            }
+            for event in self.backend.poll() {
+                match event {
+                    BackendEvent::StageDone { stage, elapsed, .. } => {
+                        in_flight -= 1;
+                        stages.push((stage, elapsed));
+                    }
+                    BackendEvent::StageFailed { error, .. } => return Err(text(error)),
+                    BackendEvent::Aborted { .. } => return Err("aborted".to_owned()),
+                }
+            }
+            if stages.len() == Stage::ALL.len() - 1 {
+                break;
+            }
+            // The device wakes us; the limit is for what happens without a sign.
+            let _ = self.wakes.recv_timeout(Duration::from_millis(20));
+        }
+        let finished = self.backend.take_proof(lane).map_err(text)?;
+        let wall = begun.elapsed();
+        if finished.proof != case.expected {
+            return Err("the proof differs from the host's".to_owned());
+        }
+        Ok(ProofRun { wall, stages, memory_peak_bytes: finished.memory_peak_bytes })
+    }
+}

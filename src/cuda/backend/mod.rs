@@ -1,0 +1,225 @@
+//! The `cuda` backend: a whole proof on one GPU.
+//!
+//! Each lane has a stream for kernels and one for copies. A stage is either enqueued at once (all that it needs is on
+//! the device) or *driven*: moved on by every poll, because host memory has to be copied piece by piece or the host
+//! has to compute something. Nothing waits: events are queried, and host functions behind them wake the actor.
+//!
+//! ```text
+//! stage      lane.rs                                              memory of the plan, by stage
+//! upload     driven: resident queries, witness, row values        witness + 2 n
+//! evaluate   driven: row values by the host, if none came         witness + 2 n
+//! quotient   enqueued (quotient.rs)                               witness + 3 n + tables
+//! sum_x      enqueued if resident, else driven in chunks (msm.rs) witness (+ quotient) + buckets, entries, chunks
+//! assemble   driven: window sums to a proof, on a host thread     -
+//! ```
+
+mod factory;
+mod lane;
+mod partition;
+mod resident;
+mod sources;
+mod sum;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crossbeam_channel::{unbounded, Receiver, Sender};
+
+pub use factory::{select_devices, CudaFactory};
+
+use self::lane::Lane;
+use self::partition::Report;
+use self::resident::Residents;
+use super::msm::MsmKernels;
+use super::ntt::NttKernels;
+use super::staging::Stager;
+use super::{Context, CudaError, Priority, Reservation, Stream};
+use crate::backend::{
+    BackendEvent, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex, LaneLayout, MemoryModel,
+    PartitionWork, Stage,
+};
+use crate::error::DeviceError;
+use crate::ids::{CircuitId, WorkRef};
+use crate::policy::plan::{ProvePlan, QuerySet};
+
+/// One open GPU: a context of its own and everything in it. Lives and dies on its actor's thread.
+pub struct CudaBackend {
+    info: DeviceInfo,
+    layout: LaneLayout,
+    lanes: Vec<Lane>,
+    reports: Receiver<Report>,
+    shared: Shared,
+    context: Context,
+}
+
+/// What all lanes of a device use.
+struct Shared {
+    stager: Stager,
+    residents: Residents,
+    msm: MsmKernels,
+    ntt: NttKernels,
+    reports: Sender<Report>,
+    waker: BackendWaker,
+    context: Context,
+}
+
+impl CudaBackend {
+    /// Makes the context, loads the kernels and allocates the staging buffers: about half a second. Blocks.
+    fn open(
+        info: DeviceInfo,
+        device: &super::DeviceInfo,
+        num_normal_lanes: u32,
+        waker: BackendWaker,
+    ) -> Result<Self, CudaError> {
+        let context = Context::new(device)?;
+        let (free_bytes, _) = context.memory_info()?;
+        let info = DeviceInfo { memory_total_bytes: free_bytes.min(info.memory_total_bytes), ..info };
+        let layout = LaneLayout { normal: num_normal_lanes.max(1), critical: 1, critical_preempts: true };
+        let (reports_in, reports) = unbounded();
+        let lanes = (0..layout.normal + layout.critical)
+            .map(|index| {
+                let priority = if index < layout.normal { Priority::Normal } else { Priority::High };
+                Lane::new(&context, LaneIndex(index), priority)
+            })
+            .collect::<Result<_, _>>()?;
+        let stager = Stager::new(&context, Arc::clone(&waker))
+            .map_err(|error| CudaError::Host(format!("the staging thread cannot be started: {error}")))?;
+        let shared = Shared {
+            stager,
+            residents: Residents::new(&context)?,
+            msm: MsmKernels::load(&context)?,
+            ntt: NttKernels::load(&context)?,
+            reports: reports_in,
+            waker,
+            context: context.clone(),
+        };
+        Ok(Self { info, layout, lanes, reports, shared, context })
+    }
+
+    /// Loses the context to an illegal address. For tests of recovery.
+    ///
+    /// # Errors
+    /// If it cannot be provoked.
+    #[doc(hidden)]
+    pub fn provoke_fault(&self) -> Result<(), CudaError> {
+        let reservation = Reservation::new(&self.context, 0);
+        super::selftest::SelfTest::new(&self.context, &reservation)?.provoke_fault()
+    }
+
+    fn lane(&mut self, lane: LaneIndex) -> &mut Lane {
+        &mut self.lanes[lane.0 as usize]
+    }
+}
+
+impl DeviceBackend for CudaBackend {
+    fn info(&self) -> DeviceInfo {
+        self.info.clone()
+    }
+
+    fn lanes(&self) -> LaneLayout {
+        self.layout
+    }
+
+    /// One, so that the device never waits for the actor between two stages.
+    fn stages_ahead(&self) -> u32 {
+        1
+    }
+
+    fn memory_model(&self) -> MemoryModel {
+        MemoryModel::Dedicated
+    }
+
+    fn begin(&mut self, lane: LaneIndex, work: PartitionWork, plan: &ProvePlan) -> Result<(), DeviceError> {
+        let Self { lanes, shared, .. } = self;
+        lanes[lane.0 as usize].begin(work, plan, shared)
+    }
+
+    fn enqueue(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError> {
+        let Self { lanes, shared, .. } = self;
+        lanes[lane.0 as usize].enqueue(stage, shared)
+    }
+
+    fn poll(&mut self) -> Vec<BackendEvent> {
+        let Self { lanes, shared, reports, .. } = self;
+        let mut events = Vec::new();
+        for report in reports.try_iter() {
+            lanes[report.lane.0 as usize].take_report(report);
+        }
+        if let Err(error) = shared.stager.pump() {
+            // A copy failed, and with it the context: every lane that runs is told.
+            for lane in lanes.iter_mut() {
+                lane.fail(&error, shared, &mut events);
+            }
+            return events;
+        }
+        for lane in lanes.iter_mut() {
+            lane.poll(shared, &mut events);
+        }
+        // Lanes that moved on may have new pieces to copy.
+        if let Err(error) = shared.stager.pump() {
+            for lane in lanes.iter_mut() {
+                lane.fail(&error, shared, &mut events);
+            }
+        }
+        events
+    }
+
+    fn take_proof(&mut self, lane: LaneIndex) -> Result<FinishedProof, DeviceError> {
+        self.lane(lane).take_proof()
+    }
+
+    fn abort(&mut self, lane: LaneIndex) {
+        let Self { lanes, shared, .. } = self;
+        lanes[lane.0 as usize].abort(shared);
+    }
+
+    fn resident(&self, circuit: &CircuitId) -> QuerySet {
+        self.shared.residents.loaded(circuit)
+    }
+
+    fn evict_srs(&mut self, circuit: &CircuitId) -> bool {
+        let Shared { residents, stager, .. } = &mut self.shared;
+        residents.evict(circuit, stager)
+    }
+
+    fn memory_in_use_bytes(&self) -> u64 {
+        self.shared.residents.used_bytes() + self.lanes.iter().map(Lane::used_bytes).sum::<u64>()
+    }
+
+    fn trim(&mut self) {
+        if let Err(error) = self.context.trim(0) {
+            tracing::warn!(device = %self.info.id, %error, "idle device memory could not be given back");
+        }
+    }
+}
+
+/// What a failed call means for the partition: memory refused, or the context lost, or a fault to rebuild after.
+fn device_error(at: &WorkRef, stage: Stage, error: &CudaError, context: &Context) -> DeviceError {
+    let (at, stage) = (at.clone(), stage.as_str());
+    match error {
+        CudaError::OverReservation { asked_bytes, left_bytes, .. } => {
+            tracing::error!(%at, stage, %error, "a stage asked for more memory than its plan: planned too low");
+            DeviceError::OutOfVram { at, asked_bytes: *asked_bytes, free_bytes: *left_bytes }
+        }
+        CudaError::Allocation { asked_bytes, .. } => {
+            let free_bytes = context.memory_info().map_or(0, |(free_bytes, _)| free_bytes);
+            DeviceError::OutOfVram { at, asked_bytes: *asked_bytes, free_bytes }
+        }
+        _ => DeviceError::Fault { at, stage, what: error.to_string() },
+    }
+}
+
+/// A stream's worth of device memory shared between the stager and its user.
+type SharedBuffer<T> = Rc<super::DeviceBuffer<T>>;
+
+/// New device memory that copies of `copies` may be made into: they come after its allocation in `compute`.
+fn new_target<T: super::DeviceData>(
+    reservation: &Reservation,
+    compute: &Stream,
+    copies: &Stream,
+    length: usize,
+) -> Result<SharedBuffer<T>, CudaError> {
+    let buffer = super::DeviceBuffer::new(reservation, compute, length)?;
+    copies.wait_for(&compute.record()?)?;
+    Ok(Rc::new(buffer))
+}

@@ -1,0 +1,231 @@
+//! The queries that stay on the device.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use blst::{blst_p1_affine, blst_p2_affine};
+
+use super::sources::{QueryIndices, QueryPoints, VariableIndices};
+use super::{new_target, SharedBuffer};
+use crate::cuda::memory::CopyTarget;
+use crate::cuda::staging::{Stager, Ticket, Transfer};
+use crate::cuda::{Context, CudaError, Priority, Reservation, Stream};
+use crate::groth16::{R1csShape, Srs};
+use crate::ids::CircuitId;
+use crate::policy::plan::{Query, QuerySet};
+
+/// Points of one query on the device.
+#[derive(Clone)]
+pub enum Points {
+    G1(SharedBuffer<blst_p1_affine>),
+    G2(SharedBuffer<blst_p2_affine>),
+}
+
+impl Points {
+    fn new(query: Query, num_points: usize, memory: &TargetMemory) -> Result<Self, CudaError> {
+        let TargetMemory { reservation, compute, copies } = memory;
+        Ok(match query {
+            Query::BG2 => Self::G2(new_target(reservation, compute, copies, num_points)?),
+            _ => Self::G1(new_target(reservation, compute, copies, num_points)?),
+        })
+    }
+
+    fn target(&self) -> Rc<dyn CopyTarget> {
+        match self {
+            Self::G1(points) => Rc::clone(points) as Rc<dyn CopyTarget>,
+            Self::G2(points) => Rc::clone(points) as Rc<dyn CopyTarget>,
+        }
+    }
+}
+
+/// Points of one query, and for A and B which variable each belongs to.
+#[derive(Clone)]
+pub struct QueryBuffers {
+    pub points: Points,
+    pub indices: Option<SharedBuffer<u32>>,
+}
+
+/// Where new buffers are allocated and charged, and which stream fills them.
+pub struct TargetMemory<'m> {
+    pub reservation: &'m Reservation,
+    pub compute: &'m Stream,
+    pub copies: &'m Stream,
+}
+
+/// Which points of a query to copy.
+pub struct QueryRange<'r> {
+    pub srs: &'r Arc<Srs>,
+    pub indices: &'r Arc<VariableIndices>,
+    pub query: Query,
+    pub start: usize,
+    pub length: usize,
+}
+
+impl QueryBuffers {
+    /// Room for `num_points` points.
+    ///
+    /// # Errors
+    /// As [`crate::cuda::DeviceBuffer::new`].
+    pub fn new(query: Query, num_points: usize, memory: &TargetMemory) -> Result<Self, CudaError> {
+        let TargetMemory { reservation, compute, copies } = memory;
+        let points = Points::new(query, num_points, memory)?;
+        let indices = match query {
+            Query::H | Query::L => None,
+            Query::A | Query::BG1 | Query::BG2 => Some(new_target(reservation, compute, copies, num_points)?),
+        };
+        Ok(Self { points, indices })
+    }
+
+    /// Starts copying a range to the front of these buffers.
+    ///
+    /// # Errors
+    /// [`CudaError::Shape`] if there is no room for it.
+    pub fn fill(
+        &self,
+        range: &QueryRange,
+        copies: &Stream,
+        ticket: &Ticket,
+        is_urgent: bool,
+        stager: &mut Stager,
+    ) -> Result<(), CudaError> {
+        let &QueryRange { srs, indices, query, start, length } = range;
+        let point_bytes = match query {
+            Query::BG2 => size_of::<blst_p2_affine>(),
+            _ => size_of::<blst_p1_affine>(),
+        };
+        let transfer = Transfer {
+            source: Arc::new(QueryPoints { srs: Arc::clone(srs), query }),
+            source_offset: start * point_bytes,
+            target: self.points.target(),
+            target_offset: 0,
+            bytes: length * point_bytes,
+        };
+        stager.submit(transfer, copies, ticket, is_urgent)?;
+        if let Some(buffer) = &self.indices {
+            let transfer = Transfer {
+                source: Arc::new(QueryIndices { indices: Arc::clone(indices), query }),
+                source_offset: start * size_of::<u32>(),
+                target: Rc::clone(buffer) as Rc<dyn CopyTarget>,
+                target_offset: 0,
+                bytes: length * size_of::<u32>(),
+            };
+            stager.submit(transfer, copies, ticket, is_urgent)?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is resident on one device.
+pub struct Residents {
+    circuits: HashMap<CircuitId, Circuit>,
+    /// No limit of its own: the actor's ledger has granted what a plan says.
+    reservation: Reservation,
+    stream: Stream,
+}
+
+struct Circuit {
+    indices: Arc<VariableIndices>,
+    queries: HashMap<Query, Resident>,
+}
+
+struct Resident {
+    buffers: QueryBuffers,
+    loading: Ticket,
+}
+
+impl Residents {
+    pub fn new(context: &Context) -> Result<Self, CudaError> {
+        Ok(Self {
+            circuits: HashMap::new(),
+            reservation: Reservation::new(context, u64::MAX),
+            stream: Stream::new(context, Priority::Normal)?,
+        })
+    }
+
+    /// The list of variables of a circuit, shared by all its partitions.
+    pub fn indices(&mut self, circuit: &CircuitId, shape: &Arc<R1csShape>) -> Arc<VariableIndices> {
+        match self.circuits.get(circuit) {
+            Some(known) if known.indices.are_of(shape) => Arc::clone(&known.indices),
+            _ => Arc::new(VariableIndices::new(Arc::clone(shape))),
+        }
+    }
+
+    /// Starts loading those of `wanted` that are not there; returns the tickets of all that are still on their way.
+    ///
+    /// # Errors
+    /// As [`crate::cuda::DeviceBuffer::new`]; what was begun stays.
+    pub fn load(
+        &mut self,
+        circuit: &CircuitId,
+        srs: &Arc<Srs>,
+        indices: &Arc<VariableIndices>,
+        wanted: QuerySet,
+        is_urgent: bool,
+        stager: &mut Stager,
+    ) -> Result<Vec<Ticket>, CudaError> {
+        let known = self
+            .circuits
+            .entry(circuit.clone())
+            .or_insert_with(|| Circuit { indices: Arc::clone(indices), queries: HashMap::new() });
+        let mut loading = Vec::new();
+        for query in wanted.iter() {
+            if let Some(resident) = known.queries.get(&query) {
+                loading.extend((!resident.loading.is_done()).then(|| resident.loading.clone()));
+                continue;
+            }
+            let length = num_points(srs, query);
+            let memory =
+                TargetMemory { reservation: &self.reservation, compute: &self.stream, copies: &self.stream };
+            let buffers = QueryBuffers::new(query, length, &memory)?;
+            let ticket = Ticket::default();
+            let range = QueryRange { srs, indices: &known.indices, query, start: 0, length };
+            buffers.fill(&range, &self.stream, &ticket, is_urgent, stager)?;
+            loading.push(ticket.clone());
+            known.queries.insert(query, Resident { buffers, loading: ticket });
+        }
+        Ok(loading)
+    }
+
+    /// The buffers of a query that is loaded.
+    pub fn get(&self, circuit: &CircuitId, query: Query) -> Option<QueryBuffers> {
+        let resident = self.circuits.get(circuit)?.queries.get(&query)?;
+        resident.loading.is_done().then(|| resident.buffers.clone())
+    }
+
+    pub fn loaded(&self, circuit: &CircuitId) -> QuerySet {
+        let queries = self.circuits.get(circuit).into_iter().flat_map(|known| &known.queries);
+        queries
+            .filter(|(_, resident)| resident.loading.is_done())
+            .fold(QuerySet::NONE, |loaded, (query, _)| loaded.with(*query))
+    }
+
+    /// Lets a circuit's queries go; what is still being copied is freed when the copy is done.
+    pub fn evict(&mut self, circuit: &CircuitId, stager: &mut Stager) -> bool {
+        let Some(known) = self.circuits.remove(circuit) else { return false };
+        for resident in known.queries.values() {
+            stager.cancel(&resident.loading);
+        }
+        let was_there = !known.queries.is_empty();
+        drop(known);
+        // Frees take effect in stream order, behind at most the few pieces that are under way: milliseconds. A failure
+        // is reported by whoever uses the context next.
+        let _ = self.stream.synchronize();
+        was_there
+    }
+
+    pub fn used_bytes(&self) -> u64 {
+        self.reservation.used_bytes()
+    }
+}
+
+/// Points of a query.
+pub fn num_points(srs: &Srs, query: Query) -> usize {
+    match query {
+        Query::H => srs.h.len(),
+        Query::L => srs.l.len(),
+        Query::A => srs.a.len(),
+        Query::BG1 => srs.b_g1.len(),
+        Query::BG2 => srs.b_g2.len(),
+    }
+}

@@ -1,0 +1,204 @@
+//! The sum over one query, from resident points or from points that are copied when it is their turn.
+
+use std::sync::Arc;
+
+use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
+
+use super::lane::Streams;
+use super::resident::{num_points, Points, QueryBuffers, QueryRange, TargetMemory};
+use super::sources::VariableIndices;
+use super::{Shared, SharedBuffer};
+use crate::cuda::msm::{MsmKernels, MsmSum, Scalars, WindowSums};
+use crate::cuda::staging::{Stager, Ticket};
+use crate::cuda::{CudaError, DeviceBuffer, Reservation};
+use crate::groth16::Srs;
+use crate::policy::plan::{Query, SumPlan};
+
+/// What a sum is made of. It holds what it reads until it is in the stream.
+pub struct SumInputs {
+    pub query: Query,
+    pub plan: SumPlan,
+    pub srs: Arc<Srs>,
+    pub indices: Arc<VariableIndices>,
+    /// Inputs, then aux.
+    pub witness: SharedBuffer<blst_fr>,
+    pub num_inputs: usize,
+    /// For [`Query::H`] alone.
+    pub quotient: Option<DeviceBuffer<blst_fr>>,
+    pub is_urgent: bool,
+}
+
+/// A sum that is in the stream.
+pub enum WindowSum {
+    G1(WindowSums<blst_p1_affine>),
+    G2(WindowSums<blst_p2_affine>),
+}
+
+/// A sum that takes points.
+enum OpenSum {
+    G1(MsmSum<blst_p1_affine>),
+    G2(MsmSum<blst_p2_affine>),
+}
+
+impl SumInputs {
+    fn num_points(&self) -> usize {
+        num_points(&self.srs, self.query)
+    }
+
+    fn open(
+        &self,
+        streams: &Streams,
+        reservation: &Reservation,
+        msm: &MsmKernels,
+    ) -> Result<OpenSum, CudaError> {
+        let plan = self.plan.msm(self.query);
+        Ok(match self.query {
+            Query::BG2 => OpenSum::G2(msm.begin(&streams.compute, reservation, &plan)?),
+            _ => OpenSum::G1(msm.begin(&streams.compute, reservation, &plan)?),
+        })
+    }
+
+    /// Adds points `start..start + length` of the query, which lie in `buffers` from `offset` on.
+    fn add(
+        &self,
+        sum: &mut OpenSum,
+        buffers: &QueryBuffers,
+        offset: usize,
+        start: usize,
+        length: usize,
+    ) -> Result<(), CudaError> {
+        let index = match &buffers.indices {
+            Some(indices) => Some(indices.part(offset, length)?),
+            None => None,
+        };
+        let values = match (self.query, &self.quotient) {
+            (Query::H, Some(quotient)) => quotient.part(start, length)?,
+            (Query::H, None) => return Err(CudaError::Host("the quotient is missing".to_owned())),
+            (Query::L, _) => self.witness.part(self.num_inputs + start, length)?,
+            (Query::A | Query::BG1 | Query::BG2, _) => self.witness.all(),
+        };
+        let scalars = Scalars { values, index };
+        match (sum, &buffers.points) {
+            (OpenSum::G1(sum), Points::G1(points)) => sum.add(points.part(offset, length)?, scalars),
+            (OpenSum::G2(sum), Points::G2(points)) => sum.add(points.part(offset, length)?, scalars),
+            _ => unreachable!("the group follows from the query"),
+        }
+    }
+}
+
+impl OpenSum {
+    fn finish(self) -> Result<WindowSum, CudaError> {
+        Ok(match self {
+            Self::G1(sum) => WindowSum::G1(sum.finish()?),
+            Self::G2(sum) => WindowSum::G2(sum.finish()?),
+        })
+    }
+}
+
+/// Puts a whole sum into the stream. All its points are on the device.
+pub fn launch_resident_sum(
+    inputs: SumInputs,
+    buffers: &QueryBuffers,
+    streams: &Streams,
+    reservation: &Reservation,
+    msm: &MsmKernels,
+) -> Result<WindowSum, CudaError> {
+    let mut sum = inputs.open(streams, reservation, msm)?;
+    let num_points = inputs.num_points();
+    let chunk_points = (inputs.plan.chunk_points as usize).max(1);
+    for start in (0..num_points).step_by(chunk_points) {
+        inputs.add(&mut sum, buffers, start, start, chunk_points.min(num_points - start))?;
+    }
+    sum.finish()
+}
+
+/// A sum whose points are copied chunk by chunk, into two buffers in turn.
+pub struct StreamedSum {
+    inputs: SumInputs,
+    sum: OpenSum,
+    chunks: Vec<Chunk>,
+    /// The chunk whose points are added next.
+    turn: usize,
+    /// Points before it are on their way or added.
+    next_point: usize,
+    num_added: usize,
+}
+
+struct Chunk {
+    buffers: QueryBuffers,
+    ticket: Ticket,
+    /// First point and number of points that it holds.
+    range: (usize, usize),
+}
+
+impl StreamedSum {
+    /// Allocates the chunks and starts filling them. `track` is told of every ticket.
+    pub fn begin(
+        inputs: SumInputs,
+        streams: &Streams,
+        reservation: &Reservation,
+        shared: &mut Shared,
+        mut track: impl FnMut(&Ticket),
+    ) -> Result<Self, CudaError> {
+        let sum = inputs.open(streams, reservation, &shared.msm)?;
+        let memory = TargetMemory { reservation, compute: &streams.compute, copies: &streams.copies };
+        let num_points = inputs.num_points();
+        let chunk_points = (inputs.plan.chunk_points as usize).max(1);
+        let mut streamed = Self { inputs, sum, chunks: Vec::new(), turn: 0, next_point: 0, num_added: 0 };
+        while streamed.chunks.len() < 2 && streamed.next_point < num_points {
+            let length = chunk_points.min(num_points - streamed.next_point);
+            let buffers = QueryBuffers::new(streamed.inputs.query, length, &memory)?;
+            let mut chunk = Chunk { buffers, ticket: Ticket::default(), range: (0, 0) };
+            track(&chunk.ticket);
+            streamed.fill(&mut chunk, length, streams, &mut shared.stager)?;
+            streamed.chunks.push(chunk);
+        }
+        Ok(streamed)
+    }
+
+    pub fn query(&self) -> Query {
+        self.inputs.query
+    }
+
+    fn fill(
+        &mut self,
+        chunk: &mut Chunk,
+        length: usize,
+        streams: &Streams,
+        stager: &mut Stager,
+    ) -> Result<(), CudaError> {
+        let SumInputs { srs, indices, query, is_urgent, .. } = &self.inputs;
+        let range = QueryRange { srs, indices, query: *query, start: self.next_point, length };
+        chunk.buffers.fill(&range, &streams.copies, &chunk.ticket, *is_urgent, stager)?;
+        chunk.range = (self.next_point, length);
+        self.next_point += length;
+        Ok(())
+    }
+
+    /// Adds every chunk that has arrived and starts filling it again; `true` when all points are added.
+    pub fn drive(&mut self, streams: &Streams, stager: &mut Stager) -> Result<bool, CudaError> {
+        let num_points = self.inputs.num_points();
+        while self.num_added < num_points && self.chunks[self.turn].ticket.is_done() {
+            let (start, length) = self.chunks[self.turn].range;
+            self.inputs.add(&mut self.sum, &self.chunks[self.turn].buffers, 0, start, length)?;
+            self.num_added += length;
+            let turn = self.turn;
+            self.turn = (turn + 1) % self.chunks.len();
+            let capacity = self.inputs.plan.chunk_points as usize;
+            let next_length = capacity.min(num_points - self.next_point);
+            if next_length > 0 {
+                // The next copies into this chunk come after the additions that read it.
+                streams.copies.wait_for(&streams.compute.record()?)?;
+                let mut chunk = self.chunks.remove(turn);
+                self.fill(&mut chunk, next_length, streams, stager)?;
+                self.chunks.insert(turn, chunk);
+            }
+        }
+        Ok(self.num_added == num_points)
+    }
+
+    /// Puts the rest of the sum into the stream.
+    pub fn finish(self) -> Result<(Query, WindowSum), CudaError> {
+        Ok((self.inputs.query, self.sum.finish()?))
+    }
+}

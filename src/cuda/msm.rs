@@ -1,0 +1,201 @@
+//! Floor 3 for `kernels/msm_sort.cu`, `msm_g1.cu` and `msm_g2.cu`: sums of points times scalars, in G1 and G2.
+//!
+//! ```text
+//! begin    buckets, all identities
+//! add      scalars -> digits -> sorted terms -> buckets          any number of times, a chunk each
+//! finish   buckets -> one point per window -> pinned memory
+//! total    Horner over the windows, on the host
+//! ```
+//!
+//! Nothing waits but [`WindowSums::total`]. No launch depends on what the scalars are, and neither, beyond the number of
+//! non-zero digits, does the time: the work is shared out by terms, not by buckets. Sizes are those of
+//! [`MsmPlan`], which is what a plan of a whole proof counts with.
+
+mod points;
+mod sum;
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use blst::blst_fr;
+use group::Group as _;
+
+use super::{
+    Context, CudaError, DeviceSlice, Event, Function, Module, Pending, PinnedPool, Reservation, Stream,
+};
+use crate::policy::msm_plan::{MsmPlan, ACCUMULATE_THREADS};
+pub use points::CurvePoint;
+pub use sum::MsmSum;
+
+/// Pinned memory kept for results: about 18 KiB each.
+const IDLE_RESULT_BYTES: usize = 1 << 20;
+
+/// Names of stages, each with the event at its end; the first is the beginning.
+type Marks = Vec<(&'static str, Event)>;
+
+/// The scalars of a chunk.
+#[derive(Clone, Copy)]
+pub struct Scalars<'b> {
+    /// Montgomery form, below r.
+    pub values: DeviceSlice<'b, blst_fr>,
+    /// Scalar k is `values[index[k]]`; an index beyond the values counts as a zero. Without it, `values[k]`.
+    pub index: Option<DeviceSlice<'b, u32>>,
+}
+
+impl Scalars<'_> {
+    fn len(&self) -> usize {
+        self.index.map_or(self.values.len(), |index| index.len())
+    }
+}
+
+struct SortKernels {
+    digits: Function,
+    rank: Function,
+    scan_tiles: Function,
+    scan_sums: Function,
+    scan_apply: Function,
+    scatter: Function,
+}
+
+struct GroupKernels {
+    accumulate: Function,
+    merge: Function,
+    group: Function,
+    join: Function,
+    finish: Function,
+    /// Blocks of `accumulate` that the device runs at a time.
+    resident_blocks: u64,
+}
+
+struct Kernels {
+    sort: SortKernels,
+    g1: GroupKernels,
+    g2: GroupKernels,
+    results: RefCell<PinnedPool>,
+}
+
+/// The kernels of multi-exponentiation in a context. Clones share them.
+#[derive(Clone)]
+pub struct MsmKernels {
+    kernels: Rc<Kernels>,
+}
+
+impl MsmKernels {
+    /// Loads the kernels. Blocks.
+    ///
+    /// # Errors
+    /// [`CudaError::NoKernels`], or the driver's failure.
+    pub fn load(context: &Context) -> Result<Self, CudaError> {
+        let sort = Module::load(context, "msm_sort")?;
+        let (g1, g2) = (Module::load(context, "msm_g1")?, Module::load(context, "msm_g2")?);
+        let num_multiprocessors = u64::from(context.device().num_multiprocessors);
+        let resident = |accumulate: &Function| -> Result<u64, CudaError> {
+            let per_multiprocessor = accumulate.blocks_per_multiprocessor(ACCUMULATE_THREADS, 0)?;
+            Ok(num_multiprocessors * u64::from(per_multiprocessor.max(1)))
+        };
+        let g1_accumulate = g1.function(c"msm_g1_accumulate")?;
+        let g2_accumulate = g2.function(c"msm_g2_accumulate")?;
+        let kernels = Kernels {
+            sort: SortKernels {
+                digits: sort.function(c"msm_digits")?,
+                rank: sort.function(c"msm_rank")?,
+                scan_tiles: sort.function(c"msm_scan_tiles")?,
+                scan_sums: sort.function(c"msm_scan_sums")?,
+                scan_apply: sort.function(c"msm_scan_apply")?,
+                scatter: sort.function(c"msm_scatter")?,
+            },
+            g1: GroupKernels {
+                resident_blocks: resident(&g1_accumulate)?,
+                accumulate: g1_accumulate,
+                merge: g1.function(c"msm_g1_merge")?,
+                group: g1.function(c"msm_g1_group")?,
+                join: g1.function(c"msm_g1_join")?,
+                finish: g1.function(c"msm_g1_finish")?,
+            },
+            g2: GroupKernels {
+                resident_blocks: resident(&g2_accumulate)?,
+                accumulate: g2_accumulate,
+                merge: g2.function(c"msm_g2_merge")?,
+                group: g2.function(c"msm_g2_group")?,
+                join: g2.function(c"msm_g2_join")?,
+                finish: g2.function(c"msm_g2_finish")?,
+            },
+            results: RefCell::new(PinnedPool::new(context, IDLE_RESULT_BYTES)),
+        };
+        Ok(Self { kernels: Rc::new(kernels) })
+    }
+
+    /// Starts a sum of points of the plan's group: allocates all that it needs, [`MsmPlan::bytes`], in the stream's
+    /// order. Makes pinned memory for the result where no earlier sum left any, which blocks.
+    ///
+    /// # Errors
+    /// [`CudaError::Shape`] for another group than the plan's or a plan that is not
+    /// [possible](MsmPlan::is_possible); [`CudaError::OverReservation`]; the driver's failure.
+    pub fn begin<P: CurvePoint>(
+        &self,
+        stream: &Stream,
+        reservation: &Reservation,
+        plan: &MsmPlan,
+    ) -> Result<MsmSum<P>, CudaError> {
+        if plan.group != P::GROUP || !plan.is_possible() {
+            let needs = MsmPlan::max_chunk_points(plan.window_bits.max(1)) as usize;
+            let has = plan.chunk_points as usize;
+            return Err(CudaError::Shape { what: "a plan of the points' group that can be run", needs, has });
+        }
+        MsmSum::new(self.kernels.clone(), stream, reservation, plan)
+    }
+}
+
+/// A finished sum on its way to the host.
+#[must_use = "dropping it waits for the device"]
+pub struct WindowSums<P: CurvePoint> {
+    kernels: Rc<Kernels>,
+    plan: MsmPlan,
+    pending: Pending<u8>,
+    marks: Option<Marks>,
+    _points: PhantomData<P>,
+}
+
+impl<P: CurvePoint> WindowSums<P> {
+    fn new(kernels: Rc<Kernels>, plan: MsmPlan, pending: Pending<u8>, marks: Option<Marks>) -> Self {
+        Self { kernels, plan, pending, marks, _points: PhantomData }
+    }
+
+    /// Stages with their device time, in order, if [`MsmSum::take_times`] asked for it; empty otherwise. Only once
+    /// the sum is done.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_NOT_READY` before that.
+    pub fn stage_times_ms(&self) -> Result<Vec<(&'static str, f32)>, CudaError> {
+        let marks = self.marks.as_deref().unwrap_or_default();
+        marks.windows(2).map(|pair| Ok((pair[1].0, pair[1].1.elapsed_ms(&pair[0].1)?))).collect()
+    }
+
+    /// Whether [`total`](Self::total) would not wait.
+    ///
+    /// # Errors
+    /// The first failure of the stream's work.
+    pub fn is_done(&self) -> Result<bool, CudaError> {
+        self.pending.is_done()
+    }
+
+    /// The sum. Waits for the device if it is not done; Then 255 doublings on the host.
+    ///
+    /// # Errors
+    /// The first failure of the stream's work.
+    pub fn total(self) -> Result<P::Projective, CudaError> {
+        let window_sums = self.pending.wait()?;
+        let limbs: Vec<u64> = window_sums
+            .chunks_exact(8)
+            .map(|limb| u64::from_le_bytes(limb.try_into().expect("chunks of eight bytes")))
+            .collect();
+        self.kernels.results.borrow_mut().give_back(window_sums);
+        let limbs_per_window = self.plan.group.window_sum_bytes() as usize / 8;
+        let windows = limbs.chunks_exact(limbs_per_window).enumerate();
+        Ok(windows.rev().fold(P::Projective::identity(), |sum, (index, window_sum)| {
+            let width = self.plan.width(index as u32);
+            (0..width).fold(sum, |sum, _| sum.double()) + P::from_jacobian(window_sum)
+        }))
+    }
+}

@@ -1,0 +1,289 @@
+//! How a multi-exponentiation on a device is cut up: windows, buckets, segments; the sizes of all it allocates.
+//!
+//! The launcher (`src/cuda/msm.rs`) allocates and launches by these numbers, so that what is planned is what is used.
+//!
+//! A scalar is 254 bits and a sign (`kernels/math/digits.cuh`), cut into windows of signed digits whose widths sum to
+//! 255 bits and differ by one at most, wide windows first. A window of w bits has 2^(w-1) buckets.
+
+/// Bits of all windows together.
+const SCALAR_BITS: u32 = 255;
+pub const MIN_WINDOW_BITS: u32 = 4;
+/// Eleven windows; 54.5 M buckets, 10.5 GB in G1.
+pub const MAX_WINDOW_BITS: u32 = 24;
+
+/// Terms (non-zero digits) of one [`MsmPlan`] chunk are counted in 32 bits; the rest is room for rounding up.
+const MAX_TERMS: u64 = (1 << 32) - (1 << 20);
+/// Points of a chunk are numbered in 31 bits, beside a sign.
+const MAX_CHUNK_POINTS: u64 = 1 << 31;
+
+/// Most shares that the terms are divided into. More than any device's threads at work at a time (H200: 50,688 in
+/// G1), since a share costs two slots and gains nothing beyond that.
+const MAX_SEGMENTS: u64 = 1 << 17;
+/// `MIN_SEGMENT` of `kernels/math/msm_accumulate.cuh`.
+const MIN_SEGMENT: u64 = 16;
+/// `ACCUMULATE_THREADS` there.
+pub const ACCUMULATE_THREADS: u32 = 128;
+/// `MERGE_THREADS` there: slots that one block merges into two.
+pub const MERGE_THREADS: u64 = 64;
+/// `SCAN_TILE` of `kernels/msm_sort.cu`.
+const SCAN_TILE: u64 = 2048;
+/// Groups of buckets that the first step of the reduction makes at least, as far as there are buckets: about the
+/// threads of a large device.
+const MIN_GROUPS_LOG2: u32 = 15;
+const MIN_GROUP_LOG2: u32 = 2;
+/// Groups that are joined into one at a time: 8.
+const JOIN_LOG2: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    G1,
+    G2,
+}
+
+impl Group {
+    /// An affine point.
+    pub fn point_bytes(self) -> u64 {
+        match self {
+            Group::G1 => 96,
+            Group::G2 => 192,
+        }
+    }
+
+    /// A sum in XYZZ coordinates: a bucket, a slot.
+    pub fn sum_bytes(self) -> u64 {
+        2 * self.point_bytes()
+    }
+
+    /// A window's sum in Jacobian coordinates.
+    pub fn window_sum_bytes(self) -> u64 {
+        self.point_bytes() / 2 * 3
+    }
+
+    /// Lanes that hold one sum while terms are added.
+    pub fn lanes_per_segment(self) -> u32 {
+        match self {
+            Group::G1 => 1,
+            Group::G2 => 2,
+        }
+    }
+}
+
+/// A sum of points times scalars, of which at most `chunk_points` are added at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MsmPlan {
+    pub group: Group,
+    pub chunk_points: u64,
+    /// Width of the widest windows at most, [`MIN_WINDOW_BITS`] to [`MAX_WINDOW_BITS`]. The fewest windows of that
+    /// width are made, then as narrow as their number allows: 21 is the same as 20.
+    pub window_bits: u32,
+}
+
+/// Device memory of one sum, by what it holds. In bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MsmBytes {
+    pub buckets: u64,
+    /// Where each bucket's terms begin, and sums of it.
+    pub offsets: u64,
+    /// Digits, ranks and sorted entries: three times 4 bytes for each point and window.
+    pub terms: u64,
+    /// Partial sums at the borders of segments, with their keys.
+    pub slots: u64,
+    pub reduction: u64,
+}
+
+impl MsmPlan {
+    pub fn num_windows(&self) -> u32 {
+        SCALAR_BITS.div_ceil(self.window_bits)
+    }
+
+    /// Windows that have one bit more than the others. They come first.
+    pub fn num_wide(&self) -> u32 {
+        SCALAR_BITS % self.num_windows()
+    }
+
+    pub fn narrow_bits(&self) -> u32 {
+        SCALAR_BITS / self.num_windows()
+    }
+
+    /// Bits of window `index`, counted from the lowest.
+    pub fn width(&self, index: u32) -> u32 {
+        self.narrow_bits() + u32::from(index < self.num_wide())
+    }
+
+    /// Per window, in the widest.
+    pub fn num_buckets(&self) -> u64 {
+        1 << (self.width(0) - 1)
+    }
+
+    /// In all windows together.
+    pub fn total_buckets(&self) -> u64 {
+        u64::from(self.num_windows() + self.num_wide()) << (self.narrow_bits() - 1)
+    }
+
+    /// Non-zero digits of a chunk at most.
+    pub fn max_terms(&self) -> u64 {
+        self.chunk_points.saturating_mul(self.num_windows().into())
+    }
+
+    /// Whether the widths and counts are such as the kernels can number.
+    pub fn is_possible(&self) -> bool {
+        (MIN_WINDOW_BITS..=MAX_WINDOW_BITS).contains(&self.window_bits)
+            && self.chunk_points <= MAX_CHUNK_POINTS
+            && self.max_terms() <= MAX_TERMS
+    }
+
+    /// The most points of a chunk for windows of this width.
+    pub fn max_chunk_points(window_bits: u32) -> u64 {
+        (MAX_TERMS / u64::from(SCALAR_BITS.div_ceil(window_bits))).min(MAX_CHUNK_POINTS)
+    }
+
+    /// Segments that one block of the accumulating kernel takes.
+    pub fn segments_per_block(&self) -> u64 {
+        (ACCUMULATE_THREADS / self.group.lanes_per_segment()).into()
+    }
+
+    /// Blocks of the accumulating kernel for `num_terms` terms on a device that runs `resident_blocks` at a time.
+    /// One round of blocks with equal shares: the device is full and all of them end together.
+    pub fn accumulate_blocks(&self, num_terms: u64, resident_blocks: u64) -> u64 {
+        let useful = num_terms.div_ceil(MIN_SEGMENT).div_ceil(self.segments_per_block());
+        useful.min(resident_blocks).clamp(1, MAX_SEGMENTS / self.segments_per_block())
+    }
+
+    /// Slots of the lists that are merged one into the next, for this many accumulating blocks: the last is merged by
+    /// one block.
+    pub fn slot_lists(&self, accumulate_blocks: u64) -> Vec<u64> {
+        let first = 2 * accumulate_blocks * self.segments_per_block();
+        let next = |slots: &u64| (*slots > MERGE_THREADS).then(|| 2 * slots.div_ceil(MERGE_THREADS));
+        std::iter::successors(Some(first), next).collect()
+    }
+
+    /// Slots of all lists together at most; merging the last list writes two more keys.
+    pub fn max_slots(&self) -> u64 {
+        let blocks = self.accumulate_blocks(self.max_terms(), u64::MAX);
+        self.slot_lists(blocks).iter().sum::<u64>() + 2
+    }
+
+    /// Buckets of a group in the reduction's first step, log2.
+    pub fn group_log2(&self) -> u32 {
+        let buckets_log2 = self.total_buckets().ilog2();
+        buckets_log2.saturating_sub(MIN_GROUPS_LOG2).clamp(MIN_GROUP_LOG2, self.narrow_bits() - 1)
+    }
+
+    pub fn num_groups(&self) -> u64 {
+        self.total_buckets() >> self.group_log2()
+    }
+
+    /// How many groups (log2) each further step of the reduction joins, until a narrow window is one.
+    pub fn joins(&self) -> Vec<u32> {
+        let mut left = self.narrow_bits() - 1 - self.group_log2();
+        let mut joins = Vec::new();
+        while left > 0 {
+            let join_log2 = left.min(JOIN_LOG2);
+            joins.push(join_log2);
+            left -= join_log2;
+        }
+        joins
+    }
+
+    /// Groups after the first join; later ones go back and forth between the two arrays.
+    pub fn num_joined_groups(&self) -> u64 {
+        self.joins().first().map_or(0, |join_log2| self.num_groups() >> join_log2)
+    }
+
+    pub fn num_tiles(&self) -> u64 {
+        (self.total_buckets() + 1).div_ceil(SCAN_TILE)
+    }
+
+    pub fn bytes_by_use(&self) -> MsmBytes {
+        let (sum_bytes, word) = (self.group.sum_bytes(), 4);
+        let group_bytes = 2 * sum_bytes;
+        let window_sums = u64::from(self.num_windows()) * self.group.window_sum_bytes();
+        MsmBytes {
+            buckets: self.total_buckets() * sum_bytes,
+            offsets: (self.total_buckets() + 1 + self.num_tiles()) * word,
+            terms: self.max_terms().saturating_mul(3 * word),
+            slots: self.max_slots() * (sum_bytes + word),
+            reduction: (self.num_groups() + self.num_joined_groups()) * group_bytes + window_sums,
+        }
+    }
+
+    /// All device memory of a sum, from its beginning to its end.
+    pub fn bytes(&self) -> u64 {
+        let MsmBytes { buckets, offsets, terms, slots, reduction } = self.bytes_by_use();
+        [buckets, offsets, slots, reduction].iter().sum::<u64>().saturating_add(terms)
+    }
+}
+
+/// Multiplications of a full addition over those of adding a term, which is also rarer to stall: 3834 / 2658.
+const FULL_ADDITION_PERCENT: u64 = 150;
+
+/// The width with the least work for this many points: one addition per point and window, two full additions per
+/// bucket.
+pub fn best_window_bits(num_points: u64) -> u32 {
+    let work = |&window_bits: &u32| {
+        let plan = MsmPlan { group: Group::G1, chunk_points: num_points, window_bits };
+        plan.max_terms().saturating_add(2 * plan.total_buckets() * FULL_ADDITION_PERCENT / 100)
+    };
+    (MIN_WINDOW_BITS..=MAX_WINDOW_BITS).min_by_key(work).expect("the range is not empty")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_plan() -> impl Strategy<Value = MsmPlan> {
+        let group = prop_oneof![Just(Group::G1), Just(Group::G2)];
+        (group, 0u64..1 << 27, MIN_WINDOW_BITS..=MAX_WINDOW_BITS)
+            .prop_map(|(group, chunk_points, window_bits)| MsmPlan { group, chunk_points, window_bits })
+            .prop_filter("possible", MsmPlan::is_possible)
+    }
+
+    proptest! {
+        #[test]
+        fn windows_cover_the_scalar_exactly(plan in any_plan()) {
+            let widths = (0..plan.num_windows()).map(|index| plan.width(index));
+            prop_assert_eq!(widths.clone().sum::<u32>(), SCALAR_BITS);
+            prop_assert!(widths.clone().all(|width| width <= plan.window_bits));
+            let buckets: u64 = widths.map(|width| 1u64 << (width - 1)).sum();
+            prop_assert_eq!(buckets, plan.total_buckets());
+            prop_assert!(plan.total_buckets() < 1 << 31);
+        }
+
+        #[test]
+        fn slot_lists_shrink_to_one_block_and_fit(plan in any_plan(), resident in 1u64..5000, terms in 0u64..1 << 32) {
+            let terms = terms.min(plan.max_terms());
+            let lists = plan.slot_lists(plan.accumulate_blocks(terms, resident));
+            prop_assert!(*lists.last().unwrap() <= MERGE_THREADS);
+            prop_assert!(lists.windows(2).all(|pair| pair[1] < pair[0]));
+            prop_assert!(lists.iter().sum::<u64>() + 2 <= plan.max_slots());
+        }
+
+        #[test]
+        fn groups_join_to_narrow_windows(plan in any_plan()) {
+            let log2 = plan.group_log2() + plan.joins().iter().sum::<u32>();
+            prop_assert_eq!(log2, plan.narrow_bits() - 1);
+            prop_assert_eq!(plan.num_groups() << plan.group_log2(), plan.total_buckets());
+        }
+
+        #[test]
+        fn more_points_never_want_narrower_windows(points in 1u64..1 << 27) {
+            prop_assert!(best_window_bits(points) <= best_window_bits(2 * points));
+        }
+    }
+
+    #[test]
+    fn widths_for_known_sizes() {
+        let plan =
+            |log2: u32, window_bits| MsmPlan { group: Group::G1, chunk_points: 1 << log2, window_bits };
+        // Twelve windows of 21 and 22 bits: 15.7 M buckets where uniform ones would have 25.2 M.
+        let wide = plan(27, 22);
+        assert_eq!((wide.num_windows(), wide.num_wide(), wide.narrow_bits()), (12, 3, 21));
+        assert_eq!(wide.total_buckets(), 3 * (1 << 21) + 9 * (1 << 20));
+        assert_eq!(plan(24, 21).total_buckets(), plan(24, 20).total_buckets());
+        assert_eq!(best_window_bits(1 << 24), 20);
+        assert_eq!(best_window_bits(1 << 27), 22);
+        assert_eq!(MsmPlan::max_chunk_points(22), ((1 << 32) - (1 << 20)) / 12);
+        assert!(plan(27, 22).is_possible() && !plan(29, 22).is_possible() && !plan(10, 25).is_possible());
+    }
+}

@@ -1,0 +1,437 @@
+//! Whole proofs on real GPUs, through the device actor: the same bytes as the CPU's prover, whatever the budget.
+//!
+//! Needs a GPU, and fails without one. `CUZK_GPU_LARGE=1` adds the sizes that take minutes.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use blstrs::Scalar;
+use common::device::{DeviceRig, Fact};
+use common::on_arbiter;
+use common::synthetic::{Synthetic, Values, ALL_VALUES};
+use cuzk::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
+use cuzk::backend::{
+    BackendEvent, BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex,
+    LaneLayout, MemoryModel, PartitionWork, Stage,
+};
+use cuzk::cuda::backend::{select_devices, CudaBackend, CudaFactory};
+use cuzk::error::DeviceError;
+use cuzk::groth16::generate::generate_srs;
+use cuzk::groth16::{prover, Assignment, Blinding, Proof, R1csShape, Srs};
+use cuzk::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
+use cuzk::messages::device::{EvictSrs, LaneKind, PartitionProved};
+use cuzk::messages::job::Priority;
+use cuzk::policy::plan::{
+    least_budget_bytes, plan, plan_with_resident, ProvePlan, Query, QuerySet, ShapeSummary, SrsSummary,
+};
+use ff::Field;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+
+const GIB: u64 = 1 << 30;
+const LANES: u32 = 2;
+
+fn large() -> bool {
+    std::env::var_os("CUZK_GPU_LARGE").is_some()
+}
+
+fn factories() -> Vec<CudaFactory> {
+    select_devices(&[], LANES).expect("these tests need a GPU and a build with kernels")
+}
+
+fn spawner() -> Arc<dyn DeviceSpawner> {
+    FactorySpawner::boxed(factories().swap_remove(0))
+}
+
+/// A circuit, its key and one witness.
+struct Case {
+    name: CircuitId,
+    shape: Arc<R1csShape>,
+    srs: Arc<Srs>,
+    assignment: Arc<Assignment>,
+}
+
+impl Case {
+    fn new(circuit: Synthetic) -> Self {
+        let mut rng = ChaCha20Rng::seed_from_u64(circuit.num_constraints as u64);
+        let shape = R1csShape::record(circuit.clone()).expect("the circuit is fixed");
+        let srs = generate_srs(&shape, &mut rng).expect("the circuit has a key");
+        let name = CircuitId::new(format!("{}-{:?}", circuit.num_constraints, circuit.values));
+        let assignment = Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
+            .expect("the circuit is satisfied");
+        Self { name, shape: Arc::new(shape), srs: Arc::new(srs), assignment: Arc::new(assignment) }
+    }
+
+    /// Partition `index`; its blinding follows from the index.
+    fn work(&self, index: u32, with_rows: bool) -> PartitionWork {
+        let evaluations = with_rows.then(|| self.shape.evaluate(&self.assignment).expect("shapes agree"));
+        PartitionWork {
+            at: WorkRef::partition(JobId(1), PartitionIndex(index)),
+            circuit: self.name.clone(),
+            shape: Arc::clone(&self.shape),
+            srs: Arc::clone(&self.srs),
+            assignment: Arc::clone(&self.assignment),
+            evaluations,
+            blinding: blinding(index),
+        }
+    }
+
+    fn expected(&self, index: u32) -> Proof {
+        let rows = self.shape.evaluate(&self.assignment).expect("shapes agree");
+        prover::prove(&self.srs, &self.shape, &self.assignment, rows, &blinding(index)).expect("the key fits")
+    }
+
+    fn summaries(&self) -> (ShapeSummary, SrsSummary) {
+        (ShapeSummary::of(&self.shape), SrsSummary::of(&self.srs))
+    }
+}
+
+fn blinding(index: u32) -> Blinding {
+    let mut rng = ChaCha20Rng::seed_from_u64(1000 + u64::from(index));
+    let r = Scalar::random(&mut rng);
+    Blinding { r, s: Scalar::random(&mut rng) }
+}
+
+fn with_budget(budget_bytes: Option<u64>) -> DeviceConfig {
+    DeviceConfig { budget_bytes, ..DeviceConfig::default() }
+}
+
+/// Planned and measured peaks agree within 2 % + 64 MiB, and the plan is never exceeded.
+fn assert_memory_as_planned(proved: &PartitionProved) {
+    let (planned, peak) = (proved.memory_planned_bytes, proved.memory_peak_bytes);
+    assert!(peak <= planned, "{}: peak {peak} B, planned {planned} B", proved.at);
+    let slack = planned / 50 + (64 << 20);
+    assert!(planned - peak <= slack, "{}: peak {peak} B, planned {planned} B", proved.at);
+}
+
+#[test]
+fn every_size_and_every_kind_of_witness_gives_the_cpus_bytes() {
+    on_arbiter(async {
+        let mut rig = DeviceRig::ready(&spawner(), with_budget(None)).await;
+        let sizes = [1usize, 2, 3, 7, 31, 32, 33, 127, 128, 129, 1000, 1023, 1025, 5000, 20_000];
+        for (index, num_constraints) in (0u32..).zip(sizes) {
+            for values in ALL_VALUES {
+                let case = Case::new(Synthetic::new(num_constraints, values));
+                rig.prove(case.work(index, index % 2 == 0));
+                let proved = rig.proved().await;
+                assert_eq!(proved.proof, case.expected(index), "{}", case.name);
+                assert_memory_as_planned(&proved);
+            }
+        }
+    });
+}
+
+/// All resident, none resident, and steps between: streamed sums, small windows, small chunks.
+#[test]
+fn every_budget_gives_the_same_bytes() {
+    on_arbiter(async {
+        let num_constraints = if large() { 1 << 20 } else { 1 << 15 };
+        for values in [Values::Bits, Values::Random] {
+            let case = Case::new(Synthetic::new(num_constraints, values));
+            let expected = case.expected(0);
+            let (shape, srs) = case.summaries();
+            let least = least_budget_bytes(&shape, &srs);
+            let roomy = plan(&shape, &srs, 64 * GIB).expect("there is room").peak_bytes();
+            for step in 0..=6 {
+                let budget = least + (roomy - least) * step / 6;
+                let mut rig = DeviceRig::ready(&spawner(), with_budget(Some(budget))).await;
+                for with_rows in [true, false] {
+                    rig.prove(case.work(0, with_rows));
+                    let proved = rig.proved().await;
+                    assert_eq!(proved.proof, expected, "{} within {budget} B", case.name);
+                    assert_memory_as_planned(&proved);
+                    assert!(proved.memory_planned_bytes <= budget);
+                }
+            }
+        }
+    });
+}
+
+/// Many partitions in flight, of several circuits, with eviction: every proof is the CPU's.
+#[test]
+fn mixed_circuits_on_both_lanes_give_the_cpus_bytes() {
+    on_arbiter(async {
+        let num_proofs = if large() { 1000 } else { 60 };
+        let cases: Vec<Case> =
+            [(900, Values::Bits), (4000, Values::Random), (9000, Values::Bits), (60, Values::Ones)]
+                .into_iter()
+                .map(|(num_constraints, values)| Case::new(Synthetic::new(num_constraints, values)))
+                .collect();
+        // Room for the largest alone with everything resident, so that the others are evicted in turn.
+        let (shape, srs) = cases[2].summaries();
+        let budget = plan(&shape, &srs, 64 * GIB).expect("there is room").peak_bytes() * 3 / 2;
+        let mut rig = DeviceRig::ready(&spawner(), with_budget(Some(budget))).await;
+        let (mut sent, mut done) = (0u32, 0);
+        while done < num_proofs {
+            while sent < done + LANES && sent < num_proofs {
+                rig.prove(cases[sent as usize * 7 % 4].work(sent, sent.is_multiple_of(3)));
+                sent += 1;
+            }
+            let proved = rig.proved().await;
+            let index = proved.at.partition.expect("a partition").0;
+            let case = &cases[index as usize * 7 % 4];
+            assert_eq!(proved.proof, case.expected(index), "proof {index} of {}", case.name);
+            done += 1;
+        }
+    });
+}
+
+#[test]
+fn a_cancelled_partition_frees_its_lane_and_the_next_proof_is_right() {
+    on_arbiter(async {
+        let case = Case::new(Synthetic::new(1 << 15, Values::Random));
+        let (shape, srs) = case.summaries();
+        let tight = least_budget_bytes(&shape, &srs) * 5 / 4;
+        for budget in [None, Some(tight)] {
+            for stage in [Stage::Upload, Stage::Quotient, Stage::SumH, Stage::SumA] {
+                let mut rig = DeviceRig::ready(&spawner(), with_budget(budget)).await;
+                let cancel = rig.prove(case.work(0, true));
+                rig.stage(stage).await;
+                cancel.cancel();
+                let failed = rig
+                    .facts
+                    .find(|fact| match fact {
+                        Fact::Failed(failed) => Some(Some(failed.error.clone())),
+                        Fact::Proved(_) => Some(None),
+                        _ => None,
+                    })
+                    .await;
+                assert!(matches!(failed, Some(DeviceError::Cancelled { .. }) | None), "{failed:?}");
+                rig.prove(case.work(1, true));
+                assert_eq!(rig.proved().await.proof, case.expected(1), "after a cancel behind {stage}");
+            }
+        }
+    });
+}
+
+/// The backend, whose context is lost on demand.
+struct Sabotaged {
+    inner: CudaBackend,
+    fault_wanted: Arc<AtomicBool>,
+}
+
+struct SabotagedFactory {
+    inner: CudaFactory,
+    fault_wanted: Arc<AtomicBool>,
+}
+
+impl BackendFactory for SabotagedFactory {
+    type Backend = Sabotaged;
+
+    fn device_id(&self) -> DeviceId {
+        self.inner.device_id()
+    }
+
+    fn backend(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn open(&self, waker: BackendWaker) -> Result<Sabotaged, DeviceError> {
+        let inner = self.inner.open(waker)?;
+        Ok(Sabotaged { inner, fault_wanted: Arc::clone(&self.fault_wanted) })
+    }
+}
+
+impl DeviceBackend for Sabotaged {
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+    fn lanes(&self) -> LaneLayout {
+        self.inner.lanes()
+    }
+    fn stages_ahead(&self) -> u32 {
+        self.inner.stages_ahead()
+    }
+    fn memory_model(&self) -> MemoryModel {
+        self.inner.memory_model()
+    }
+    fn begin(&mut self, lane: LaneIndex, work: PartitionWork, plan: &ProvePlan) -> Result<(), DeviceError> {
+        self.inner.begin(lane, work, plan)
+    }
+    fn enqueue(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError> {
+        if stage == Stage::SumL && self.fault_wanted.swap(false, Ordering::AcqRel) {
+            self.inner.provoke_fault().expect("the kernel is built in");
+        }
+        self.inner.enqueue(lane, stage)
+    }
+    fn poll(&mut self) -> Vec<BackendEvent> {
+        self.inner.poll()
+    }
+    fn take_proof(&mut self, lane: LaneIndex) -> Result<FinishedProof, DeviceError> {
+        self.inner.take_proof(lane)
+    }
+    fn abort(&mut self, lane: LaneIndex) {
+        self.inner.abort(lane);
+    }
+    fn resident(&self, circuit: &CircuitId) -> QuerySet {
+        self.inner.resident(circuit)
+    }
+    fn evict_srs(&mut self, circuit: &CircuitId) -> bool {
+        self.inner.evict_srs(circuit)
+    }
+    fn memory_in_use_bytes(&self) -> u64 {
+        self.inner.memory_in_use_bytes()
+    }
+    fn trim(&mut self) {
+        self.inner.trim();
+    }
+}
+
+/// A real fault: the partition fails with it, the actor reports the device lost, and a new actor of the same process
+/// opens a new context on the same device and proves rightly. A second device goes on meanwhile.
+#[test]
+fn a_lost_context_is_rebuilt_and_harms_no_other_device() {
+    on_arbiter(async {
+        let case = Case::new(Synthetic::new(4000, Values::Bits));
+        let mut others = factories();
+        let fault_wanted = Arc::new(AtomicBool::new(false));
+        let factory = SabotagedFactory { inner: others.remove(0), fault_wanted: Arc::clone(&fault_wanted) };
+        let sabotaged: Arc<dyn DeviceSpawner> = FactorySpawner::boxed(factory);
+        let mut other = match others.pop() {
+            Some(other) => Some(DeviceRig::ready(&FactorySpawner::boxed(other), with_budget(None)).await),
+            None => None,
+        };
+        for round in 0..3 {
+            let mut rig = DeviceRig::ready(&sabotaged, with_budget(None)).await;
+            rig.prove(case.work(10 + round, true));
+            assert_eq!(rig.proved().await.proof, case.expected(10 + round), "before fault {round}");
+            fault_wanted.store(true, Ordering::Release);
+            if let Some(other) = &other {
+                other.prove(case.work(20 + round, true));
+            }
+            rig.prove(case.work(30 + round, true));
+            let failed = rig.failed().await;
+            assert!(matches!(failed.error, DeviceError::Fault { .. }), "{:?}", failed.error);
+            rig.lost().await;
+            if let Some(other) = &mut other {
+                assert_eq!(other.proved().await.proof, case.expected(20 + round), "on the other device");
+            }
+        }
+        let mut rig = DeviceRig::ready(&sabotaged, with_budget(None)).await;
+        rig.prove(case.work(0, true));
+        assert_eq!(rig.proved().await.proof, case.expected(0), "after the last rebuild");
+    });
+}
+
+/// A CRITICAL proof does not wait for a partition that runs, however large.
+#[test]
+fn a_critical_proof_overtakes_a_running_one() {
+    on_arbiter(async {
+        let num_constraints = if large() { 1 << 22 } else { 1 << 17 };
+        let slow = Case::new(Synthetic::new(num_constraints, Values::Random));
+        let urgent = Case::new(Synthetic::new(2000, Values::Bits));
+        let mut rig = DeviceRig::ready(&spawner(), with_budget(None)).await;
+        for index in 0..2 {
+            rig.prove(slow.work(index, true)); // warm: both keys resident afterwards
+            rig.proved().await;
+            rig.prove_as(urgent.work(index, true), Priority::Critical, LaneKind::Critical);
+            rig.proved().await;
+        }
+        rig.prove(slow.work(2, true));
+        rig.stage(Stage::Quotient).await;
+        let begun = Instant::now();
+        rig.prove_as(urgent.work(3, true), Priority::Critical, LaneKind::Critical);
+        let first = rig.proved().await;
+        println!("critical proof beside a running one: {:?}", begun.elapsed());
+        assert_eq!(first.at.partition, Some(PartitionIndex(3)), "the critical proof comes first");
+        assert_eq!(first.proof, urgent.expected(3));
+        assert_eq!(rig.proved().await.proof, slow.expected(2));
+    });
+}
+
+#[test]
+fn b10_b17_device_memory_stays_flat_and_is_given_back() {
+    on_arbiter(async {
+        let (num_constraints, num_proofs) = if large() { (1 << 20, 50) } else { (1 << 14, 20) };
+        let case = Case::new(Synthetic::new(num_constraints, Values::Bits));
+        let expected = case.expected(0);
+        let device = cuzk::cuda::devices().expect("a driver").swap_remove(0);
+        let context = cuzk::cuda::Context::new(&device).expect("a context to look from");
+        let used_bytes = || {
+            let (free, total) = context.memory_info().expect("the device answers");
+            total - free
+        };
+        let mut rig = DeviceRig::ready(&spawner(), with_budget(None)).await;
+        let before = used_bytes();
+        let mut after_third = 0;
+        for index in 0..num_proofs {
+            rig.prove(case.work(0, true));
+            assert_eq!(rig.proved().await.proof, expected, "proof {index}");
+            rig.freed().await;
+            match index {
+                0..2 => {}
+                2 => after_third = used_bytes(),
+                _ => {
+                    let used = used_bytes();
+                    assert!(used.abs_diff(after_third) <= 64 << 20, "{used} B after {after_third} B");
+                }
+            }
+        }
+        let evicted = rig.handle.address.evict.send(EvictSrs { circuit: case.name.clone() }).await;
+        assert!(evicted.expect("the actor answers").expect("nothing uses it"));
+        let after = used_bytes();
+        assert!(after <= before + GIB, "{after} B in use after eviction, {before} B before");
+    });
+}
+
+/// A plan's queries may be any subset: what is resident and what is streamed add up to the same sum.
+#[test]
+fn partly_resident_keys_give_the_same_bytes() {
+    let case = Case::new(Synthetic::new(3000, Values::Bits));
+    let (shape, srs) = case.summaries();
+    let expected = case.expected(0);
+    let (woke, wakes) = crossbeam_channel::unbounded();
+    let waker: BackendWaker = Arc::new(move || drop(woke.send(())));
+    for kept in 0..32u32 {
+        let resident = Query::ALL
+            .into_iter()
+            .enumerate()
+            .filter(|(bit, _)| kept >> bit & 1 == 1)
+            .fold(QuerySet::NONE, |set, (_, query)| set.with(query));
+        let plan = plan_with_resident(&shape, &srs, resident, GIB).expect("there is room");
+        let mut backend = factories().swap_remove(0).open(Arc::clone(&waker)).expect("a GPU");
+        let lane = LaneIndex(0);
+        backend.begin(lane, case.work(0, true), &plan).expect("the lane is empty");
+        for stage in Stage::ALL.into_iter().filter(|stage| *stage != Stage::Evaluate) {
+            backend.enqueue(lane, stage).expect("it can be enqueued");
+            'stage: loop {
+                for event in backend.poll() {
+                    match event {
+                        BackendEvent::StageDone { stage: done, .. } if done == stage => break 'stage,
+                        other => panic!("{other:?}"),
+                    }
+                }
+                let _ = wakes.recv_timeout(Duration::from_millis(100));
+            }
+        }
+        assert_eq!(backend.take_proof(lane).expect("it is done").proof, expected, "resident: {kept:05b}");
+        assert_eq!(backend.resident(&case.name), resident);
+    }
+}
+
+/// No process-wide state: a file that an embedding host would notice is neither made nor changed.
+#[test]
+fn b02_no_lock_files_beside_the_gpu() {
+    let folder = std::env::temp_dir();
+    let names = || {
+        let entries = std::fs::read_dir(Path::new(&folder)).expect("the temporary folder can be listed");
+        let mut names: Vec<_> = entries
+            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+            .collect();
+        names.retain(|name| name.contains("gpu") || name.contains("bellman") || name.contains("cuzk"));
+        names.sort();
+        names
+    };
+    let before = names();
+    on_arbiter(async {
+        let case = Case::new(Synthetic::new(100, Values::Bits));
+        let mut rig = DeviceRig::ready(&spawner(), with_budget(None)).await;
+        rig.prove(case.work(0, true));
+        rig.proved().await;
+    });
+    assert_eq!(names(), before);
+}
