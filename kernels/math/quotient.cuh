@@ -31,13 +31,15 @@ CUZK_HD void rows_pass(const Fr *rows, const Fr *factor, Fr *out, uint32_t num_r
         x[e] = place < num_rows ? fr_load(rows + place) : fr_zero();
     });
     if (factor != nullptr)
-        pass.for_each_place(pass.memory_shift(0), [&](uint32_t e, uint32_t place) {
-            if (place < num_rows)
-                x[e] = x[e] * fr_load(factor + place);
+        pass.replace_each(x, 0, [=](uint32_t) {
+            return [=](const Fr &value, uint32_t place) {
+                return place < num_rows ? value * fr_load(factor + place) : value;
+            };
         });
     pass.run<true, false>(x, table);
     pass.prepare_store(x, pass.last_round());
-    pass.for_each_place(pass.memory_shift(pass.last_round()), [&](uint32_t e, uint32_t place) { fr_store(out + place, x[e]); });
+    pass.for_each_place(pass.memory_shift(pass.last_round()),
+                        [&](uint32_t e, uint32_t place) { fr_store(out + place, x[e]); });
 }
 
 // The last pass to bit-reversed order, the shift to the coset, and the first pass from bit-reversed order. Between
@@ -51,13 +53,13 @@ CUZK_HD void turn_at_coefficients(Fr *values, const Twiddles &table, uint4 *shar
     Fr x[8];
     pass.for_each_place(pass.memory_shift(0), [&](uint32_t e, uint32_t place) { x[e] = fr_load(values + place); });
     pass.run<true, COMPUTED>(x, table);
-    // The last round leaves eight adjacent places with each thread: 8 m + e, and unless m = 0 the negated place is
-    // 8 (negated m) + 7 - e.
-    uint32_t eighth = pass.tile().place(pass.first_local(0)) >> 3;
-    Fr common = twiddle<true>(table, negated_place(eighth) << 3);
-    CUZK_UNROLL
-    for (uint32_t e = 0; e < NTT_ELEMENTS; e++)
-        x[e] = x[e] * (fr_load(table.low + (eighth == 0 ? negated_place(e) : 7 - e)) * common);
+    // All of a thread's places have the same bits but the lowest three; those bits' part of the twiddle is common.
+    pass.replace_each(x, pass.last_round(), [&](uint32_t first) {
+        Fr common = twiddle<true>(table, negated_place(first) & ~7u);
+        return [=](const Fr &value, uint32_t place) {
+            return value * (fr_load(table.low + (negated_place(place) & 7)) * common);
+        };
+    });
     pass.run<false, COMPUTED, false>(x, table);
     pass.prepare_store(x, 0);
     pass.for_each_place(pass.memory_shift(0), [&](uint32_t e, uint32_t place) { fr_store(values + place, x[e]); });
@@ -69,12 +71,16 @@ CUZK_HD void turn_at_values(Fr *a, const Fr *b, const Twiddles &table, uint4 *sh
 {
     TilePass<> pass(shared, domain_log2, 0, num_levels, tile_log2);
     Fr x[8];
-    pass.for_each_place(pass.memory_shift(pass.last_round()), [&](uint32_t e, uint32_t place) { x[e] = fr_load(a + place); });
+    pass.for_each_place(pass.memory_shift(pass.last_round()),
+                        [&](uint32_t e, uint32_t place) { x[e] = fr_load(a + place); });
     pass.run<false, false>(x, table);
-    pass.for_each_place(pass.round_shift(0), [&](uint32_t e, uint32_t place) { x[e] = x[e] * fr_load(b + place); });
+    pass.replace_each(x, 0, [=](uint32_t) {
+        return [=](const Fr &value, uint32_t place) { return value * fr_load(b + place); };
+    });
     pass.run<true, false, false>(x, table);
     pass.prepare_store(x, pass.last_round());
-    pass.for_each_place(pass.memory_shift(pass.last_round()), [&](uint32_t e, uint32_t place) { fr_store(a + place, x[e]); });
+    pass.for_each_place(pass.memory_shift(pass.last_round()),
+                        [&](uint32_t e, uint32_t place) { fr_store(a + place, x[e]); });
 }
 
 // The last pass to bit-reversed order with its results in natural order: a tile is spread over the vector, so that
@@ -111,7 +117,9 @@ CUZK_HD void for_each_spread_result(const TilePass<true> &pass, Visit visit)
 {
     Tile tile = pass.tile();
     uint32_t first = first_spread_result(pass);
-    CUZK_UNROLL
+#if defined(__CUDACC__)
+#pragma unroll 1
+#endif
     for (uint32_t e = 0; e < NTT_ELEMENTS; e++) {
         uint32_t local = first | e << (pass.num_levels - 3);
         visit(pass.get(swizzled(local)), tile.place(local));

@@ -144,7 +144,10 @@ impl Stager {
     /// # Errors
     /// If the thread cannot be started.
     pub fn new(context: &Context, waker: BackendWaker) -> std::io::Result<Self> {
-        let slots = allocate_slots(context).into_iter().map(|memory| Slot { memory, state: SlotState::Free }).collect();
+        let slots = allocate_slots(context)
+            .into_iter()
+            .map(|memory| Slot { memory, state: SlotState::Free })
+            .collect();
         let (fills, received) = unbounded();
         let (report, filled) = unbounded();
         let wake = Arc::clone(&waker);

@@ -7,6 +7,8 @@ mod field;
 #[cfg(feature = "cuda")]
 mod kernels;
 #[cfg(feature = "cuda")]
+mod msm;
+#[cfg(feature = "cuda")]
 mod ntt;
 #[cfg(feature = "cuda")]
 mod report;
@@ -53,6 +55,10 @@ enum Kernel {
     Fr,
     /// Transforms, and the quotient.
     Ntt,
+    /// Sums of points times scalars in G1.
+    MsmG1,
+    /// The same in G2.
+    MsmG2,
 }
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@ use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 use blstrs::Scalar;
 use cuzk::cuda::msm::{CurvePoint, MsmKernels, Scalars};
 use cuzk::cuda::{CudaError, DeviceBuffer, DeviceSlice, Priority, Stream, SyntheticKernels, SyntheticSource};
-use cuzk::policy::msm_plan::{best_window_bits, Group, MsmPlan};
+use cuzk::policy::msm_plan::{best_window_bits, MsmPlan};
 use ff::Field;
 use group::Group as _;
 use rayon::prelude::*;
@@ -125,7 +125,8 @@ impl Msm<'_> {
 
     /// What the sum is, as a multiple of the generator.
     fn logarithm(&self, num_points: usize) -> Scalar {
-        let term = |index| self.source.scalar(index) * Scalar::from(POINTS.logarithm(index));
+        let source = self.source;
+        let term = |index| source.scalar(index) * Scalar::from(POINTS.logarithm(index));
         (0..num_points).into_par_iter().map(term).reduce(|| Scalar::ZERO, |left, right| left + right)
     }
 }
