@@ -82,6 +82,8 @@ impl Default for GpusConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryConfig {
+    /// Of circuits: shapes and proving keys.
+    pub circuit_budget: MemoryBudget,
     /// Of witnesses and their row values.
     pub witness_budget: MemoryBudget,
 }
@@ -206,6 +208,7 @@ impl Config {
         within("scheduler.affinity_limit_s", self.scheduler.affinity_limit_s, 0, SECONDS_MAX)?;
         within("synthesis.threads", self.synthesis.threads.into(), 0, THREADS_MAX)?;
         at_least("gpus.memory_budget", self.gpus.memory_budget, 64 << 20)?;
+        at_least("memory.circuit_budget", self.memory.circuit_budget, 1 << 20)?;
         at_least("memory.witness_budget", self.memory.witness_budget, 1 << 20)?;
         self.check_critical_reserve()?;
         crate::telemetry::parse_filter(&self.logging.level)
@@ -213,14 +216,20 @@ impl Config {
         Ok(())
     }
 
-    /// A reserve as large as the whole budget would leave no other work any room, ever. With an automatic budget the
-    /// device's size is not known here.
+    /// A reserve as large as the whole budget would leave no other work any room, ever. What a GPU has is not known
+    /// here: it is refused when it opens.
     fn check_critical_reserve(&self) -> Result<(), ConfigError> {
-        let (reserve, budget) = (self.gpus.critical_reserve, self.gpus.memory_budget);
-        match budget.bytes() {
+        let reserve = self.gpus.critical_reserve;
+        if reserve.0 == 0 {
+            return Ok(());
+        }
+        match self.known_device_budget_bytes()? {
             Some(budget_bytes) if reserve.0 >= budget_bytes => Err(ConfigError::Value {
                 key: "gpus.critical_reserve".to_owned(),
-                what: format!("needs less than gpus.memory_budget ({budget}), has {reserve}"),
+                what: format!(
+                    "needs less than a device's memory_budget ({}), has {reserve}",
+                    ByteSize(budget_bytes)
+                ),
             }),
             _ => Ok(()),
         }

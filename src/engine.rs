@@ -16,6 +16,7 @@
 mod block;
 pub mod config;
 mod handle;
+pub mod memory;
 mod system;
 
 use std::collections::BTreeSet;
@@ -169,6 +170,30 @@ impl Engine {
     /// The engine's state: the last snapshot that was published. Waits for nothing, least of all for proving.
     pub fn status(&self) -> Arc<EngineStatus> {
         self.inner.links.status.borrow().clone()
+    }
+
+    /// Waits until the published state is as wanted, and gives that state.
+    ///
+    /// # Errors
+    /// [`EngineError::Schedule`] if the engine stops before.
+    pub async fn wait_status(
+        &self,
+        mut is_wanted: impl FnMut(&EngineStatus) -> bool,
+    ) -> Result<Arc<EngineStatus>, EngineError> {
+        let mut status = self.inner.links.status.clone();
+        let reached = status.wait_for(|status| is_wanted(status)).await.map(|status| Arc::clone(&status));
+        reached.map_err(|_| self.unreachable())
+    }
+
+    /// As [`Engine::wait_status`], blocking.
+    ///
+    /// # Errors
+    /// As [`Engine::wait_status`].
+    pub fn wait_status_blocking(
+        &self,
+        is_wanted: impl FnMut(&EngineStatus) -> bool,
+    ) -> Result<Arc<EngineStatus>, EngineError> {
+        block_on(self.wait_status(is_wanted))
     }
 
     /// Waits until jobs are accepted and at least one device can prove them.

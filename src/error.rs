@@ -104,6 +104,13 @@ pub enum SrsError {
     /// The SRS belongs to another circuit. `path`: the file it came from, where it came from one and the check knows it.
     #[error("{}srs does not fit circuit: {what}: circuit needs {needs}, srs has {has}", path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default())]
     Mismatch { path: Option<PathBuf>, what: &'static str, needs: u64, has: u64 },
+    /// Points and counts are right, yet no proof made with this key verifies, not even the host's own: it was made for
+    /// another circuit of this size, or its parts are of different keys. Fetch or generate the circuit's own.
+    #[error("{path}: not this circuit's key: a proof that the host itself made with it does not verify")]
+    Unfit { path: PathBuf },
+    /// Nobody needs the file any more: the engine stops.
+    #[error("{path}: reading was stopped")]
+    Stopped { path: PathBuf },
     /// Parameters cannot be made for this circuit.
     #[error("parameters not generated: {what}")]
     Generate { what: String },
@@ -140,9 +147,13 @@ pub enum PlanError {
 /// Something went wrong on a device.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DeviceError {
+    /// The device cannot be used as it is configured: the same settings fail again. Change them.
+    #[error("device {device}: {what}")]
+    Settings { device: DeviceId, what: String },
     /// The plan fitted, yet the driver refused. Replan with a smaller budget, then try another device.
     #[error("{at}: device allocation of {asked_bytes} B refused, {free_bytes} B free")]
     OutOfVram { at: WorkRef, asked_bytes: u64, free_bytes: u64 },
+    /// It can never fit there. On another device, or with a larger budget, it may.
     #[error("{at}: {source}")]
     Plan {
         at: WorkRef,
@@ -172,7 +183,8 @@ pub enum DeviceError {
     /// The device is gone.
     #[error("{at}: device lost: {what}")]
     Lost { at: WorkRef, what: String },
-    /// The proof made there does not verify. It is not returned.
+    /// The proof made there does not verify, and the key is not to blame: the host's own proof by it does. It is not
+    /// returned.
     #[error("{at}: proof does not verify")]
     InvalidProof { at: WorkRef },
     #[error("{at}: cancelled")]
@@ -191,15 +203,13 @@ pub enum DeviceError {
 impl DeviceError {
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Srs { .. } => ErrorClass::Caller,
-            Self::OutOfVram { .. }
-            | Self::Plan { .. }
-            | Self::InvalidProof { .. }
-            | Self::SrsInUse { .. }
-            | Self::NotTaking { .. } => ErrorClass::Retry,
-            Self::Hung { .. } | Self::Fault { .. } | Self::Lost { .. } | Self::Open { .. } => {
-                ErrorClass::DeviceLost
-            }
+            Self::Srs { .. } | Self::Plan { .. } | Self::Settings { .. } => ErrorClass::Caller,
+            Self::OutOfVram { .. } | Self::SrsInUse { .. } | Self::NotTaking { .. } => ErrorClass::Retry,
+            Self::Hung { .. }
+            | Self::Fault { .. }
+            | Self::Lost { .. }
+            | Self::Open { .. }
+            | Self::InvalidProof { .. } => ErrorClass::DeviceLost,
             Self::Cancelled { .. } => ErrorClass::Cancelled,
             Self::Witness { .. } => ErrorClass::Bug,
         }
@@ -213,8 +223,6 @@ pub enum ScheduleError {
     QueueFull { jobs: usize, limit: usize },
     #[error("engine is shutting down")]
     Draining,
-    #[error("no such job {0}")]
-    UnknownJob(String),
     #[error("no device is ready: {0}")]
     NoDevice(String),
 }

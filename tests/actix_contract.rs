@@ -9,7 +9,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{mpsc, Arc};
+use std::sync::{mpsc, Arc, Mutex};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -738,6 +738,84 @@ fn neither_run_nor_block_on_waits_for_arbiters() {
         ended.recv().expect("it ended after run had returned");
     });
     host.join().expect("the host thread's assertions hold");
+}
+
+/// Counts what it is told.
+struct Counter(Rc<Cell<usize>>);
+
+impl Actor for Counter {
+    type Context = Context<Self>;
+}
+
+impl Handler<Note> for Counter {
+    type Result = ();
+
+    fn handle(&mut self, _: Note, _: &mut Context<Self>) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+/// Any crate of the build may switch the feature `mailbox_assert` on for all: an actor with 256 messages in a row then
+/// panics. Ours may have as many (each of a job's partitions has its facts), so the feature must be off.
+#[test]
+fn a_thousand_messages_in_a_row_are_handled_since_mailbox_assert_is_off() {
+    on_paused_arbiter(async {
+        let count = Rc::new(Cell::new(0));
+        let address = Counter(Rc::clone(&count)).start();
+        for _ in 0..1_000 {
+            address.do_send(Note("one of many"));
+        }
+        assert_eq!(count.get(), 0, "all of them wait, and are handled in one go");
+        settle().await;
+        assert_eq!(count.get(), 1_000);
+        assert!(address.connected());
+    });
+}
+
+/// Asks its own context for something when it is too late: actix complains in its log.
+struct TooLate;
+
+impl Actor for TooLate {
+    type Context = Context<Self>;
+
+    fn stopped(&mut self, ctx: &mut Context<Self>) {
+        ctx.notify(Note("to nobody"));
+    }
+}
+
+impl Handler<Note> for TooLate {
+    type Result = ();
+
+    fn handle(&mut self, _: Note, _: &mut Context<Self>) {}
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panics with it").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Its complaints come through the crate `log`, not through `tracing`: without the bridge they would be lost.
+#[test]
+fn actix_logs_through_log_and_the_bridge_to_tracing_carries_it() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    // Installs the bridge, for the whole process: no other test of this binary reads logs.
+    tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).init();
+    on_paused_arbiter(async {
+        drop(TooLate.start());
+        settle().await;
+    });
+    let text = String::from_utf8(lines.0.lock().expect("nobody panics with it").clone()).expect("text");
+    assert!(text.contains("ERROR actix::actor: Context::notify called for stopped actor"), "{text}");
 }
 
 #[test]

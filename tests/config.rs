@@ -68,6 +68,7 @@ fn b60_a_misspelt_key_is_an_error_with_a_suggestion() {
         ("[scheduler]\nmax_queue_jobs = 3", "scheduler.max_queued_jobs"),
         ("[loging]\nlevel = \"info\"", "logging"),
         ("[srs]\nwitness_budget = \"1GiB\"", "memory.witness_budget"),
+        ("[memory]\ncircuit_memory_budget = \"1GiB\"", "memory.circuit_budget"),
     ];
     for (text, meant) in misspelt {
         match Config::from_toml(text, "test") {
@@ -90,8 +91,13 @@ fn wrong_types_and_values_name_their_key() {
         ("[scheduler]\nmax_queued_jobs = 0", "scheduler.max_queued_jobs"),
         ("[memory]\nwitness_budget = \"lots\"", "memory.witness_budget"),
         ("[memory]\nwitness_budget = \"1KiB\"", "memory.witness_budget"),
+        ("[memory]\ncircuit_budget = \"1KiB\"", "memory.circuit_budget"),
+        ("[memory]\ncircuit_budget = \"most\"", "memory.circuit_budget"),
         ("[memory]\nwitness_budget = \"18446744073709551615GiB\"", "memory.witness_budget"),
         ("[gpus]\nmemory_budget = \"1GiB\"\ncritical_reserve = \"1GiB\"", "gpus.critical_reserve"),
+        // What "auto" comes to is known of these devices.
+        ("[gpus]\ndevices = \"sim:2;mem=1GiB\"\ncritical_reserve = \"1GiB\"", "gpus.critical_reserve"),
+        ("[gpus]\ndevices = \"cpu\"\ncritical_reserve = \"1000000GiB\"", "gpus.critical_reserve"),
         ("[gpus]\ndevices = \"sim:0\"", "gpus.devices"),
         ("[gpus]\ndevices = \"gpu\"", "gpus.devices"),
         ("[logging]\nformat = \"xml\"", "logging.format"),
@@ -106,6 +112,8 @@ fn wrong_types_and_values_name_their_key() {
     }
     assert!(matches!(Config::from_toml("[gpus\n", "test"), Err(ConfigError::Read { .. })));
     Config::from_toml("[gpus]\nmemory_budget = \"1GiB\"\ncritical_reserve = \"1023MiB\"", "test").unwrap();
+    let of_sim = "[gpus]\ndevices = \"sim:2;mem=1GiB\"\ncritical_reserve = \"512MiB\"";
+    Config::from_toml(of_sim, "test").unwrap();
 }
 
 fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {

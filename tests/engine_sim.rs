@@ -11,6 +11,8 @@ mod answers;
 mod devices;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/filecoin.rs"]
+mod filecoin;
 #[path = "engine/kinds.rs"]
 mod kinds;
 #[path = "engine/order.rs"]
@@ -19,3 +21,5 @@ mod order;
 mod simulation;
 #[path = "engine/squares.rs"]
 mod squares;
+#[path = "engine/wrong_keys.rs"]
+mod wrong_keys;

@@ -1,7 +1,7 @@
 //! The Scheduler: the job table, and handlers over the pure decisions of [`crate::policy`].
 //!
 //! ```text
-//! Engine --SubmitJob, CancelJob, ReleaseTicket--> Scheduler --PrepareCircuit, SynthesizeWitness, Verify*--> Synthesizer
+//! Engine --SubmitJob, CancelJob, ReleaseTicket--> Scheduler --…Circuit, SynthesizeWitness, Verify*, CheckKey--> Synthesizer
 //!                                                           --ProvePartition + LaneCredit--> one GpuDevice
 //! Synthesizer --WitnessSynthesized, ProofsVerified, …--> Scheduler <--PartitionProved, PartitionFailed, LaneFreed-- GpuDevice
 //! Supervisor  --DeviceReady, DeviceLost, ActorDied, DeviceWithdrawn, Drain--> Scheduler
@@ -13,11 +13,15 @@
 //! There is one way out, `Scheduler::finish`; and if this actor itself dies, its callers' channels close and they
 //! get an error.
 
+mod blame;
+mod circuit_facts;
+mod circuits;
 mod devices;
 mod flow;
 mod intake;
 mod job;
 mod lifecycle;
+mod memory;
 mod outcome;
 mod results;
 mod snapshot;
@@ -31,16 +35,19 @@ use actix::{Actor, AsyncContext, Context, Recipient};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::blame::KeyCheck;
+use self::circuits::Circuit;
 use self::devices::Devices;
 use self::job::Job;
-use crate::circuits::{SrsSource, WorkKind};
+use self::memory::HostMemory;
+use crate::circuits::WorkKind;
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::LaneFreed;
 use crate::messages::job::{JobEvent, JobResult, ReleaseTicket};
 use crate::messages::lifecycle::Drained;
 use crate::messages::status::{EngineStatus, StatusBoard, Totals};
-use crate::messages::synthesis::{PreparedCircuit, SynthesizerAddress};
-use crate::policy::admission::{ByteBudget, Identities, WorkIdentity};
+use crate::messages::synthesis::SynthesizerAddress;
+use crate::policy::admission::{Identities, WorkIdentity};
 use crate::policy::health::HealthPolicy;
 use crate::policy::queue::QueuePolicy;
 
@@ -57,25 +64,6 @@ pub struct SchedulerConfig {
     pub max_synthesizing: usize,
     pub queue: QueuePolicy,
     pub health: HealthPolicy,
-}
-
-/// A circuit in host memory, or on its way there.
-enum Circuit {
-    Loading {
-        source: SrsSource,
-    },
-    Ready {
-        circuit: Arc<PreparedCircuit>,
-        /// When a job of it last came in or ended.
-        used_at: Duration,
-    },
-}
-
-impl Circuit {
-    /// Whether this very key is on its way. An answer about an earlier key of the same id must not count for it.
-    fn is_loading(&self, key: &SrsSource) -> bool {
-        matches!(self, Circuit::Loading { source } if intake::is_same_key(source, key))
-    }
 }
 
 /// A job that has ended, kept so that the same request attaches to it.
@@ -110,8 +98,12 @@ pub struct Scheduler {
     deadlines: BTreeSet<(Duration, JobId)>,
     num_synthesizing: usize,
     circuits: HashMap<CircuitId, Circuit>,
+    /// Of the circuits.
+    circuit_memory: HostMemory,
     devices: Devices,
-    budget: ByteBudget,
+    /// Of witnesses and row values, and of the host's own proofs.
+    witness_memory: HostMemory,
+    key_check: Option<KeyCheck>,
     next_job: u64,
     next_ticket: u64,
     draining: bool,
@@ -149,7 +141,9 @@ impl Scheduler {
             num_synthesizing: 0,
             circuits: HashMap::new(),
             devices: Devices::new(config.devices.iter().cloned(), config.health),
-            budget: ByteBudget::new(config.host_memory_budget_bytes),
+            circuit_memory: HostMemory::new(config.circuit_memory_budget_bytes),
+            witness_memory: HostMemory::new(config.host_memory_budget_bytes),
+            key_check: None,
             next_job: 1,
             next_ticket: 1,
             draining: false,
@@ -169,6 +163,14 @@ impl Scheduler {
 
     fn own(&self) -> &OwnAddress {
         self.own.as_ref().expect("set when the actor started")
+    }
+}
+
+impl Drop for Scheduler {
+    /// Also after a panic: worker threads must not go on reading what nobody will use.
+    fn drop(&mut self) {
+        self.circuits.values().for_each(Circuit::cancel_loading);
+        self.jobs.values().for_each(|job| job.cancel.cancel());
     }
 }
 

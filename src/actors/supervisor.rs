@@ -30,10 +30,12 @@ use crate::actors::scheduler::{Scheduler, SchedulerConfig};
 use crate::actors::synthesizer::pool::WorkerPool;
 use crate::actors::synthesizer::{Synthesizer, SynthesizerConfig};
 use crate::actors::ArbiterLayout;
+use crate::error::ErrorClass;
 use crate::ids::DeviceId;
 use crate::messages::job::{CancelJob, SubmitJob};
 use crate::messages::lifecycle::{
-    ActorDied, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown, StopActor,
+    ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
+    StopActor, Withdrawal,
 };
 use crate::messages::status::{EngineStatus, StatusBoard};
 use crate::messages::synthesis::{DecodeRequest, SynthesizerPeers, SynthesizerReady};
@@ -77,6 +79,13 @@ struct DeviceSlot {
     life: u64,
     state: SlotState,
     record: RestartRecord,
+}
+
+/// How a device's actor came to its end.
+struct DeviceEnd {
+    reason: String,
+    /// The next one would end in the same way.
+    is_permanent: bool,
 }
 
 enum Phase {
@@ -157,11 +166,13 @@ impl Supervisor {
         let scheduler = self.scheduler().clone();
         let peers = SynthesizerPeers {
             progress: scheduler.clone().recipient(),
+            measured: scheduler.clone().recipient(),
             prepared: scheduler.clone().recipient(),
             circuit_failed: scheduler.clone().recipient(),
             synthesized: scheduler.clone().recipient(),
             synthesis_failed: scheduler.clone().recipient(),
             verified: scheduler.clone().recipient(),
+            key_checked: scheduler.clone().recipient(),
             job_verified: scheduler.clone().recipient(),
         };
         let synthesizer = Synthesizer::new(self.config.synthesizer.clone(), self.pool.clone(), peers).start();
@@ -218,7 +229,7 @@ impl Supervisor {
     }
 
     /// A device is no more. Builds it again, now, later or never.
-    fn device_ended(&mut self, index: usize, reason: String, ctx: &Context<Self>) {
+    fn device_ended(&mut self, index: usize, end: DeviceEnd, ctx: &Context<Self>) {
         let now = self.now();
         let slot = &mut self.slots[index];
         let device = slot.spawner.device_id();
@@ -226,7 +237,9 @@ impl Supervisor {
         if !matches!(self.phase, Phase::Running | Phase::DrainingJobs) {
             return;
         }
-        match slot.record.lost(now) {
+        let (DeviceEnd { reason, is_permanent }, life) = (end, slot.life);
+        let verdict = if is_permanent { Verdict::GiveUp } else { slot.record.lost(now) };
+        match verdict {
             Verdict::Restart => {
                 tracing::warn!(%device, %reason, "device is rebuilt");
                 self.spawn_device(index, ctx);
@@ -234,12 +247,14 @@ impl Supervisor {
             Verdict::Quarantine { until } => {
                 tracing::error!(%device, %reason, "device is quarantined");
                 slot.state = SlotState::Quarantined { until };
-                self.scheduler().do_send(DeviceWithdrawn { device, reason, returns: true });
+                let cause = Withdrawal::Quarantined;
+                self.scheduler().do_send(DeviceWithdrawn { device, life, cause, reason });
             }
             Verdict::GiveUp => {
                 tracing::error!(%device, %reason, "device is given up");
                 slot.state = SlotState::GivenUp;
-                self.scheduler().do_send(DeviceWithdrawn { device, reason, returns: false });
+                let cause = Withdrawal::GivenUp;
+                self.scheduler().do_send(DeviceWithdrawn { device, life, cause, reason });
             }
         }
     }
@@ -260,7 +275,7 @@ impl Supervisor {
         }
         if self.synthesizer.as_ref().is_none_or(|synthesizer| !synthesizer.connected()) {
             tracing::error!("the synthesizer died and is rebuilt");
-            self.scheduler().do_send(ActorDied { actor: "synthesizer".into(), device: None });
+            self.scheduler().do_send(ActorDied { actor: ActorName::Synthesizer });
             let synthesizer = self.start_synthesizer();
             if let Some(decode) = &self.decode {
                 decode.send_replace(synthesizer.recipient());
@@ -277,10 +292,10 @@ impl Supervisor {
         let slot = &mut self.slots[index];
         let device = slot.spawner.device_id();
         if slot.handle.as_ref().is_some_and(|handle| !handle.connected()) {
-            let actor = format!("device {device}");
-            let reason = format!("{actor} died");
-            self.scheduler().do_send(ActorDied { actor, device: Some(device) });
-            self.device_ended(index, reason, ctx);
+            let actor = ActorName::Device(device);
+            let end = DeviceEnd { reason: format!("{actor} died"), is_permanent: false };
+            self.scheduler().do_send(ActorDied { actor });
+            self.device_ended(index, end, ctx);
             return;
         }
         match &mut slot.state {
@@ -291,7 +306,8 @@ impl Supervisor {
                 *reported = true;
                 let reason = format!("did not open within {} ms", limit.as_millis());
                 tracing::error!(%device, %reason);
-                self.scheduler().do_send(DeviceWithdrawn { device, reason, returns: true });
+                let (life, cause) = (slot.life, Withdrawal::NotOpen);
+                self.scheduler().do_send(DeviceWithdrawn { device, life, cause, reason });
             }
             _ => {}
         }
@@ -364,7 +380,9 @@ impl Handler<DeviceLost> for Supervisor {
 
     fn handle(&mut self, lost: DeviceLost, ctx: &mut Self::Context) {
         if let Some(index) = self.slot_of(&lost.device, lost.life) {
-            self.device_ended(index, lost.error.to_string(), ctx);
+            // Settings that it cannot work with do not get better by trying again.
+            let is_permanent = lost.error.class() == ErrorClass::Caller;
+            self.device_ended(index, DeviceEnd { reason: lost.error.to_string(), is_permanent }, ctx);
         }
     }
 }
@@ -392,7 +410,7 @@ impl Handler<Drained> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, drained: Drained, ctx: &mut Self::Context) {
-        if drained.actor == "scheduler" {
+        if drained.actor == ActorName::Scheduler {
             self.drain_devices();
         }
         self.tick(ctx);

@@ -7,8 +7,9 @@
 //! The actor itself only orders tasks: it hands one to the pool when a thread is free, and keeps the others ranked.
 //! Verification goes before everything, since it finishes what is nearly done; all else goes by priority, so that a
 //! CRITICAL job waits for no other's work at any step. Within a level decoding goes first, since a caller waits for
-//! it; then circuits, then witnesses. A task's panic becomes a typed error, and the thread survives.
+//! it; then circuits, then the host's own proofs, then witnesses. A task's panic becomes a typed error, and the thread survives.
 
+mod circuits;
 pub mod pool;
 mod tasks;
 
@@ -27,9 +28,10 @@ use crate::error::{EngineError, ScheduleError};
 use crate::messages::job::Priority;
 use crate::messages::lifecycle::StopActor;
 use crate::messages::synthesis::{
-    DecodeRequest, PrepareCircuit, SynthesizeWitness, SynthesizerAddress, SynthesizerPeers, VerifyJob,
-    VerifyProofs, WorkerFreed,
+    CheckKey, DecodeRequest, MeasureCircuit, PrepareCircuit, SynthesizeWitness, SynthesizerAddress,
+    SynthesizerPeers, VerifyJob, VerifyProofs, WorkerFreed,
 };
+use crate::policy::admission::limit_of;
 
 /// Folders and limits.
 #[derive(Clone, Debug)]
@@ -37,7 +39,7 @@ pub struct SynthesizerConfig {
     pub params_dir: PathBuf,
     pub shape_cache_dir: Option<PathBuf>,
     pub verdict_dir: Option<PathBuf>,
-    /// Requests that may wait to be decoded, besides CRITICAL ones: those are never refused.
+    /// Requests that may wait to be decoded; CRITICAL ones have a limit of their own ([`limit_of`]).
     pub max_waiting_decodes: usize,
 }
 
@@ -46,7 +48,9 @@ pub struct SynthesizerConfig {
 enum TaskClass {
     Verify,
     Decode,
+    Measure,
     Prepare,
+    CheckKey,
     Witness,
 }
 
@@ -66,13 +70,20 @@ impl TaskRank {
     }
 }
 
+/// Requests that wait to be decoded.
+#[derive(Clone, Copy, Debug, Default)]
+struct WaitingDecodes {
+    all: usize,
+    critical: usize,
+}
+
 /// See the module.
 pub struct Synthesizer {
     config: SynthesizerConfig,
     pool: WorkerPool,
     peers: SynthesizerPeers,
     waiting: BTreeMap<TaskRank, Task>,
-    waiting_decodes: usize,
+    waiting_decodes: WaitingDecodes,
     busy_threads: usize,
     arrivals: u64,
     freed: Option<Recipient<WorkerFreed>>,
@@ -90,7 +101,7 @@ impl Synthesizer {
             pool,
             peers,
             waiting: BTreeMap::new(),
-            waiting_decodes: 0,
+            waiting_decodes: WaitingDecodes::default(),
             busy_threads: 0,
             arrivals: 0,
             freed: None,
@@ -102,9 +113,11 @@ impl Synthesizer {
     pub fn address(address: &actix::Addr<Self>) -> SynthesizerAddress {
         SynthesizerAddress {
             decode: address.clone().recipient(),
+            measure: address.clone().recipient(),
             prepare: address.clone().recipient(),
             witness: address.clone().recipient(),
             verify: address.clone().recipient(),
+            check_key: address.clone().recipient(),
             verify_job: address.clone().recipient(),
         }
     }
@@ -123,7 +136,10 @@ impl Synthesizer {
             match self.pool.run(task, freed) {
                 Ok(()) => {
                     self.busy_threads += 1;
-                    self.waiting_decodes -= usize::from(rank.class == TaskClass::Decode);
+                    if rank.class == TaskClass::Decode {
+                        self.waiting_decodes.all -= 1;
+                        self.waiting_decodes.critical -= usize::from(rank.priority.0 == Priority::Critical);
+                    }
                 }
                 Err(Refused(task)) => {
                     self.waiting.insert(rank, task);
@@ -156,14 +172,17 @@ impl Handler<DecodeRequest> for Synthesizer {
     type Result = ResponseFuture<Result<std::sync::Arc<dyn crate::circuits::Workload>, EngineError>>;
 
     fn handle(&mut self, decode: DecodeRequest, ctx: &mut Self::Context) -> Self::Result {
-        let limit = self.config.max_waiting_decodes;
-        if self.waiting_decodes >= limit && decode.priority != Priority::Critical {
-            let full = ScheduleError::QueueFull { jobs: self.waiting_decodes, limit };
+        let waiting = self.waiting_decodes;
+        let jobs = if decode.priority == Priority::Critical { waiting.critical } else { waiting.all };
+        let limit = limit_of(decode.priority, self.config.max_waiting_decodes);
+        if jobs >= limit {
+            let full = ScheduleError::QueueFull { jobs, limit };
             return Box::pin(async move { Err(full.into()) });
         }
         let (reply, decoded) = oneshot::channel();
         let params_dir = self.config.params_dir.clone();
-        self.waiting_decodes += 1;
+        self.waiting_decodes.all += 1;
+        self.waiting_decodes.critical += usize::from(decode.priority == Priority::Critical);
         let task: Task = Box::new(move || {
             // The caller may have gone away; then nobody needs the answer.
             let _ = reply.send(tasks::decode(*decode.request, &params_dir));
@@ -182,13 +201,24 @@ impl Handler<DecodeRequest> for Synthesizer {
     }
 }
 
+impl Handler<MeasureCircuit> for Synthesizer {
+    type Result = ();
+
+    fn handle(&mut self, measure: MeasureCircuit, ctx: &mut Self::Context) {
+        let (config, peers) = (self.config.clone(), self.peers.clone());
+        let priority = measure.priority;
+        let task: Task = Box::new(move || circuits::measure_circuit(measure, &config, &peers));
+        self.add(TaskClass::Measure, priority, task, ctx);
+    }
+}
+
 impl Handler<PrepareCircuit> for Synthesizer {
     type Result = ();
 
     fn handle(&mut self, prepare: PrepareCircuit, ctx: &mut Self::Context) {
         let (config, peers) = (self.config.clone(), self.peers.clone());
         let priority = prepare.priority;
-        let task: Task = Box::new(move || tasks::prepare_circuit(prepare, &config, &peers));
+        let task: Task = Box::new(move || circuits::prepare_circuit(prepare, &config, &peers));
         self.add(TaskClass::Prepare, priority, task, ctx);
     }
 }
@@ -210,6 +240,16 @@ impl Handler<VerifyProofs> for Synthesizer {
         let (priority, peers) = (command.priority, self.peers.clone());
         let task: Task = Box::new(move || tasks::verify_proofs(command, &peers));
         self.add(TaskClass::Verify, priority, task, ctx);
+    }
+}
+
+impl Handler<CheckKey> for Synthesizer {
+    type Result = ();
+
+    fn handle(&mut self, command: CheckKey, ctx: &mut Self::Context) {
+        let (priority, peers) = (command.priority, self.peers.clone());
+        let task: Task = Box::new(move || tasks::check_key(command, &peers));
+        self.add(TaskClass::CheckKey, priority, task, ctx);
     }
 }
 
@@ -245,7 +285,9 @@ mod tests {
             TaskRank::new(TaskClass::Witness, Priority::Critical, 5),
             TaskRank::new(TaskClass::Witness, Priority::Critical, 6),
             TaskRank::new(TaskClass::Decode, Priority::Normal, 4),
+            TaskRank::new(TaskClass::Measure, Priority::Normal, 6),
             TaskRank::new(TaskClass::Prepare, Priority::Normal, 3),
+            TaskRank::new(TaskClass::CheckKey, Priority::Normal, 2),
             TaskRank::new(TaskClass::Witness, Priority::Low, 1),
         ];
         let mut ranks = expected;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::{Config, DeviceChoice, GpusConfig};
-use crate::actors::gpu_device::FactorySpawner;
+use crate::actors::gpu_device::{DeviceConfig, FactorySpawner};
 use crate::backend::cpu::host_memory_bytes;
 use crate::backend::sim::SimFleet;
+use crate::engine::memory::HostBudgets;
 use crate::engine::{DeviceSpec, EngineConfig};
 use crate::error::ConfigError;
 use crate::policy::selector::DeviceSelector;
@@ -42,12 +43,45 @@ impl Config {
         if self.synthesis.threads > 0 {
             engine.synthesis_threads = self.synthesis.threads as usize;
         }
-        engine.host_memory_budget_bytes =
-            self.memory.witness_budget.bytes().unwrap_or_else(default_witness_budget_bytes);
+        let has_cpu_device = engine.devices.iter().any(|spec| matches!(spec, DeviceSpec::Cpu { .. }));
+        let budgets = self.host_budgets(has_cpu_device)?;
+        engine.host_memory_budget_bytes = budgets.witness_bytes;
+        engine.circuit_memory_budget_bytes = budgets.circuit_bytes;
         engine.device.budget_bytes = self.gpus.memory_budget.bytes();
+        if matches!(engine.devices[..], [DeviceSpec::Cpu { .. }]) {
+            engine.device.budget_bytes = Some(budgets.cpu_device_bytes);
+        }
         engine.device.critical_reserve_bytes = self.gpus.critical_reserve.0;
         engine.device.self_test = self.gpus.self_test;
         Ok(engine)
+    }
+
+    fn host_budgets(&self, has_cpu_device: bool) -> Result<HostBudgets, ConfigError> {
+        let cpu_device = if has_cpu_device { self.gpus.memory_budget.bytes() } else { None };
+        let fixed = [self.memory.circuit_budget.bytes(), self.memory.witness_budget.bytes(), cpu_device];
+        HostBudgets::with_fixed(host_memory_bytes(), has_cpu_device, fixed)
+    }
+
+    /// The smallest budget that any chosen device will have, where that can be told before it is opened.
+    ///
+    /// # Errors
+    /// As [`Config::engine_config`].
+    pub(super) fn known_device_budget_bytes(&self) -> Result<Option<u64>, ConfigError> {
+        if let Some(bytes) = self.gpus.memory_budget.bytes() {
+            return Ok(Some(bytes));
+        }
+        match &self.gpus.devices {
+            DeviceChoice::Sim(fleet) => {
+                let fleet: SimFleet = fleet.parse()?;
+                let totals = fleet.devices().iter().map(|device| device.memory_bytes);
+                Ok(totals.min().map(|total| DeviceConfig::default().budget_bytes_of(total)))
+            }
+            DeviceChoice::Cpu => Ok(Some(self.host_budgets(true)?.cpu_device_bytes)),
+            DeviceChoice::Auto if !cfg!(feature = "cuda") => {
+                Ok(Some(self.host_budgets(true)?.cpu_device_bytes))
+            }
+            DeviceChoice::Auto | DeviceChoice::Cuda(_) => Ok(None),
+        }
     }
 
     /// Whether this build can drive the devices that are asked for. Opens none, and needs no driver.
@@ -114,14 +148,31 @@ fn sim_specs(text: &str) -> Result<Vec<DeviceSpec>, ConfigError> {
     Ok(fleet.factories().into_iter().map(spawner).collect())
 }
 
-/// Half of the host's memory: the other half is for proving keys and circuit shapes, which are as large.
-fn default_witness_budget_bytes() -> u64 {
-    host_memory_bytes() / 2
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{ByteSize, MemoryBudget};
+
+    #[test]
+    fn budgets_of_the_host_add_up_whatever_is_set() {
+        let host_bytes = host_memory_bytes();
+        let total = |config: &Config| {
+            let engine = config.engine_config().unwrap();
+            let device_bytes = engine.device.budget_bytes.unwrap_or(0);
+            engine.circuit_memory_budget_bytes + engine.host_memory_budget_bytes + device_bytes
+        };
+        let mut config = Config::default();
+        assert!(total(&config) <= host_bytes / 10 * 9);
+        config.memory.witness_budget = "256MiB".parse().unwrap();
+        config.gpus.memory_budget = "128MiB".parse().unwrap();
+        assert!(total(&config) <= host_bytes / 10 * 9);
+        config.memory.circuit_budget = MemoryBudget::Size(ByteSize(host_bytes));
+        let error = config.engine_config().unwrap_err();
+        assert!(
+            matches!(error, ConfigError::Value { ref key, .. } if key.contains("memory.circuit_budget")),
+            "{error}"
+        );
+    }
 
     #[test]
     fn b05_only_what_is_not_built_is_refused_by_name() {

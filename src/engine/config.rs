@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::memory::HostBudgets;
 use crate::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
 use crate::actors::scheduler::SchedulerConfig;
 use crate::actors::supervisor::{RestartPolicy, SupervisorConfig};
@@ -40,7 +41,9 @@ impl DeviceSpec {
         match self {
             Self::Cpu { threads, lanes } => {
                 let num_threads = (*threads > 0).then_some(*threads);
-                let config = CpuConfig { num_lanes: (*lanes).max(1), num_threads, ..CpuConfig::default() };
+                // Its part of the host's memory: the others' is not its to plan with.
+                let memory_bytes = HostBudgets::of(host_memory_bytes(), true).cpu_device_bytes;
+                let config = CpuConfig { num_lanes: (*lanes).max(1), memory_bytes, num_threads };
                 FactorySpawner::boxed(CpuFactory::new(config))
             }
             Self::Sim(config) => FactorySpawner::boxed(SimFactory::new(SimConfig::clone(config))),
@@ -75,10 +78,12 @@ pub struct EngineConfig {
     /// Bytes of host memory that witnesses and their row values may take at a time. Too low: devices wait for
     /// witnesses (one partition is always let through). Too high: the host swaps.
     pub host_memory_budget_bytes: u64,
-    /// Bytes of host memory that circuits (shape and SRS) may take; idle ones are let go when more are loaded. Too
-    /// low: parameter files are read again and again. Circuits in use are never let go.
+    /// Bytes of host memory that circuits (shape and SRS) may take. One that is to be loaded waits until it fits beside
+    /// those in use; idle ones are let go for it. One is always let through, and so is one of a CRITICAL job. Too low:
+    /// parameter files are read again and again, and jobs of different circuits wait for each other.
     pub circuit_memory_budget_bytes: u64,
-    /// Jobs that may wait or run at a time; one more is refused, unless it is CRITICAL.
+    /// Jobs that may wait or run at a time; one more is refused. CRITICAL ones have a limit of their own, four times
+    /// as high.
     pub max_queued_jobs: usize,
     /// How often one partition is given to a device before its job fails. At least 1.
     pub max_attempts: u32,
@@ -107,13 +112,14 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
+        let budgets = HostBudgets::of(host_memory_bytes(), true);
         Self {
             devices: vec![DeviceSpec::Cpu { threads: 0, lanes: 1 }],
             params_dir: PathBuf::from("/var/tmp/filecoin-proof-parameters"),
             shape_cache_dir: None,
             verdict_dir: None,
-            host_memory_budget_bytes: 8 << 30,
-            circuit_memory_budget_bytes: host_memory_bytes() / 2,
+            host_memory_budget_bytes: budgets.witness_bytes,
+            circuit_memory_budget_bytes: budgets.circuit_bytes,
             max_queued_jobs: 256,
             max_attempts: 3,
             synthesis_threads: std::thread::available_parallelism().map_or(1, |n| n.get()),

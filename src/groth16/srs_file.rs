@@ -31,6 +31,9 @@ pub use super::unfinished::{leftovers, remove_leftovers, Leftover};
 /// How far reading or checking has come, in bytes of the file.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
+/// Whether reading is to be given up.
+pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// How a parameter file is read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
@@ -63,14 +66,30 @@ pub struct LoadedSrs {
 /// # Panics
 /// If the operating system gives no random numbers.
 pub fn read_srs(path: &Path, options: &ReadOptions, progress: Progress<'_>) -> Result<LoadedSrs, SrsError> {
+    read_srs_unless(path, options, progress, &|| false)
+}
+
+/// As [`read_srs`], and gives up soon after `is_stopped` says so: it is asked between pieces of some milliseconds.
+///
+/// # Errors
+/// As [`read_srs`], and [`SrsError::Stopped`].
+///
+/// # Panics
+/// As [`read_srs`].
+pub fn read_srs_unless(
+    path: &Path,
+    options: &ReadOptions,
+    progress: Progress<'_>,
+    is_stopped: Stop<'_>,
+) -> Result<LoadedSrs, SrsError> {
     let (file, metadata) = open(path)?;
     let file_bytes = metadata.len();
-    let (srs, sha256) = SrsReader::new(file, file_bytes, path).read(progress)?;
+    let (srs, sha256) = SrsReader::new(file, file_bytes, path).read(progress, is_stopped)?;
     check_digest(path, options.expected_sha256, sha256)?;
     let verdict = Verdict::new(&metadata, &sha256);
     let reused_verdict = options.verdict_dir.as_deref().is_some_and(|dir| verdict.is_stored(dir));
     if !reused_verdict {
-        check_subgroup(&srs, path)?;
+        check_subgroup(&srs, path, is_stopped)?;
         if let Some(dir) = &options.verdict_dir {
             if let Err(error) = verdict.store(dir) {
                 tracing::warn!(dir = %dir.display(), %error, "verdict not stored; this file is checked again next time");
@@ -86,8 +105,9 @@ pub fn read_srs(path: &Path, options: &ReadOptions, progress: Progress<'_>) -> R
 /// As [`read_srs`]; the path in the messages is `<memory>`.
 pub fn decode_srs(bytes: &[u8]) -> Result<Srs, SrsError> {
     let path = Path::new("<memory>");
-    let (srs, _) = SrsReader::new(Cursor::new(bytes), bytes.len() as u64, path).read(&|_, _| ())?;
-    check_subgroup(&srs, path)?;
+    let (srs, _) =
+        SrsReader::new(Cursor::new(bytes), bytes.len() as u64, path).read(&|_, _| (), &|| false)?;
+    check_subgroup(&srs, path, &|| false)?;
     Ok(srs)
 }
 
@@ -98,7 +118,7 @@ pub fn decode_srs(bytes: &[u8]) -> Result<Srs, SrsError> {
 pub fn read_vk(path: &Path) -> Result<VerifyingKey, SrsError> {
     let (file, metadata) = open(path)?;
     let vk = SrsReader::new(file, metadata.len(), path).read_vk()?;
-    check_vk_subgroup(&vk, path)?;
+    check_vk_subgroup(&vk, path, &|| false)?;
     Ok(vk)
 }
 
@@ -109,7 +129,7 @@ pub fn read_vk(path: &Path) -> Result<VerifyingKey, SrsError> {
 pub fn decode_vk(bytes: &[u8]) -> Result<VerifyingKey, SrsError> {
     let path = Path::new("<memory>");
     let vk = SrsReader::new(Cursor::new(bytes), bytes.len() as u64, path).read_vk()?;
-    check_vk_subgroup(&vk, path)?;
+    check_vk_subgroup(&vk, path, &|| false)?;
     Ok(vk)
 }
 
@@ -172,6 +192,10 @@ fn io_error(path: &Path, error: std::io::Error) -> SrsError {
     SrsError::Io { path: path.into(), source: Arc::new(error) }
 }
 
+fn stopped(path: &Path) -> SrsError {
+    SrsError::Stopped { path: path.into() }
+}
+
 fn check_digest(path: &Path, needs: Option<[u8; 32]>, has: [u8; 32]) -> Result<(), SrsError> {
     match needs {
         Some(needs) if needs != has => {
@@ -182,13 +206,14 @@ fn check_digest(path: &Path, needs: Option<[u8; 32]>, has: [u8; 32]) -> Result<(
 }
 
 /// All points of one group at once: the rounds' fixed cost is paid once.
-fn check_subgroup(srs: &Srs, path: &Path) -> Result<(), SrsError> {
-    check_vk_subgroup(&srs.vk, path)?;
-    check_sections(path, [("h", &srs.h), ("l", &srs.l), ("a", &srs.a), ("b_g1", &srs.b_g1)])?;
-    check_sections(path, [("b_g2", &srs.b_g2)])
+fn check_subgroup(srs: &Srs, path: &Path, is_stopped: Stop<'_>) -> Result<(), SrsError> {
+    check_vk_subgroup(&srs.vk, path, is_stopped)?;
+    let in_g1 = [("h", &srs.h), ("l", &srs.l), ("a", &srs.a), ("b_g1", &srs.b_g1)];
+    check_sections(path, in_g1, is_stopped)?;
+    check_sections(path, [("b_g2", &srs.b_g2)], is_stopped)
 }
 
-fn check_vk_subgroup(vk: &VerifyingKey, path: &Path) -> Result<(), SrsError> {
+fn check_vk_subgroup(vk: &VerifyingKey, path: &Path, is_stopped: Stop<'_>) -> Result<(), SrsError> {
     let g1 = |name, point: &blstrs::G1Affine| (name, vec![blst_p1_affine::from_affine(point)]);
     let g2 = |name, point: &blstrs::G2Affine| (name, vec![blst_p2_affine::from_affine(point)]);
     let head_g1 =
@@ -196,17 +221,22 @@ fn check_vk_subgroup(vk: &VerifyingKey, path: &Path) -> Result<(), SrsError> {
     let head_g2 =
         [g2("vk.beta_g2", &vk.beta_g2), g2("vk.gamma_g2", &vk.gamma_g2), g2("vk.delta_g2", &vk.delta_g2)];
     let ic: Vec<_> = vk.ic.iter().map(blst_p1_affine::from_affine).collect();
-    check_sections(path, head_g1.each_ref().map(|(name, point)| (*name, point)))?;
-    check_sections(path, head_g2.each_ref().map(|(name, point)| (*name, point)))?;
-    check_sections(path, [("vk.ic", &ic)])
+    check_sections(path, head_g1.each_ref().map(|(name, point)| (*name, point)), is_stopped)?;
+    check_sections(path, head_g2.each_ref().map(|(name, point)| (*name, point)), is_stopped)?;
+    check_sections(path, [("vk.ic", &ic)], is_stopped)
 }
 
 fn check_sections<P: RawPoint, const N: usize>(
     path: &Path,
     sections: [(&'static str, &Vec<P>); N],
+    is_stopped: Stop<'_>,
 ) -> Result<(), SrsError> {
     let parts = sections.map(|(_, points)| points.as_slice());
-    let Err(mut index) = subgroup::check(&parts) else { return Ok(()) };
+    let checked = subgroup::check(&parts, is_stopped);
+    if is_stopped() {
+        return Err(stopped(path));
+    }
+    let Err(mut index) = checked else { return Ok(()) };
     for (section, points) in sections {
         if index < points.len() {
             let what = "not in the subgroup";

@@ -141,9 +141,11 @@ pub struct StageFinished {
     pub elapsed: Duration,
 }
 
-/// Command: free a circuit's SRS on this device. `Ok(false)`: it was not resident; refused while a partition uses it.
+/// Command: free a circuit's SRS on this device. `Ok(false)`: it was not resident.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<bool, DeviceError>")]
 pub struct EvictSrs {
     pub circuit: CircuitId,
+    /// While a partition uses it: `true`, it is freed with the last one that does; `false`, this is refused.
+    pub when_idle: bool,
 }

@@ -1,15 +1,15 @@
 //! Supervisor <-> everyone: start, loss, drain.
 
+use std::fmt;
 use std::time::Duration;
 
 use actix::prelude::Message;
 use actix::Recipient;
 
-use crate::backend::DeviceInfo;
+use crate::backend::{DeviceInfo, MemoryModel};
 use crate::error::DeviceError;
 use crate::ids::{CircuitId, DeviceId};
 use crate::messages::device::{EvictSrs, ProvePartition};
-use crate::messages::status::GetDeviceStatus;
 
 /// Fact, device -> Supervisor and Scheduler: the backend is open and proved its known answer.
 /// Sent once per actor; one [`crate::messages::device::LaneCredit`] per lane may be made.
@@ -23,7 +23,18 @@ pub struct DeviceReady {
     pub num_lanes: u32,
     /// Further lanes that take CRITICAL work only.
     pub num_critical_lanes: u32,
+    pub memory: DeviceMemory,
     pub address: DeviceAddress,
+}
+
+/// What a device may use of its memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// The most that a partition which is not CRITICAL can ever have.
+    pub normal_limit_bytes: u64,
+    /// The most that a CRITICAL one can.
+    pub critical_limit_bytes: u64,
+    pub model: MemoryModel,
 }
 
 /// What peers may say to a device, and nothing else.
@@ -31,7 +42,6 @@ pub struct DeviceReady {
 pub struct DeviceAddress {
     pub prove: Recipient<ProvePartition>,
     pub evict: Recipient<EvictSrs>,
-    pub status: Recipient<GetDeviceStatus>,
 }
 
 /// Fact, device -> Supervisor and Scheduler: this device takes no more work. Every partition it held is reported
@@ -65,25 +75,54 @@ pub struct Drain;
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct Drained {
-    /// The actor's name: `scheduler`, `synthesizer`, `device sim-0`.
-    pub actor: String,
+    pub actor: ActorName,
+}
+
+/// Which actor a fact is about. Prints as `scheduler`, `synthesizer`, `device sim-0`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ActorName {
+    Scheduler,
+    Synthesizer,
+    Device(DeviceId),
+}
+
+impl fmt::Display for ActorName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheduler => f.write_str("scheduler"),
+            Self::Synthesizer => f.write_str("synthesizer"),
+            Self::Device(id) => write!(f, "device {id}"),
+        }
+    }
 }
 
 /// Fact, Supervisor -> Scheduler: an actor died (panic) and is being rebuilt; what it held must be given again.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct ActorDied {
-    pub actor: String,
-    pub device: Option<DeviceId>,
+    pub actor: ActorName,
 }
 
-/// Fact, Supervisor -> Scheduler: a device is out of service. `returns`: whether it will be tried again.
+/// Why a device is out of service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// It has not opened in time. It still may: then its [`DeviceReady`] counts, whichever of the two comes first.
+    NotOpen,
+    /// It was lost too often, and will be tried again.
+    Quarantined,
+    /// It will not be tried again.
+    GivenUp,
+}
+
+/// Fact, Supervisor -> Scheduler: a device is out of service.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct DeviceWithdrawn {
     pub device: DeviceId,
+    /// The actor of this device that was started last when this was said, as in [`DeviceReady`].
+    pub life: u64,
+    pub cause: Withdrawal,
     pub reason: String,
-    pub returns: bool,
 }
 
 /// Command, Supervisor -> Scheduler: the drain time is over; end every job that is left. `Drained` follows.

@@ -1,8 +1,7 @@
-//! Questions about state, and their snapshots.
+//! Snapshots of state: published, never asked for.
 
 use std::sync::Arc;
 
-use actix::prelude::{Message, MessageResponse};
 use dashmap::DashMap;
 use serde::Serialize;
 
@@ -10,13 +9,8 @@ use crate::circuits::WorkKind;
 use crate::ids::DeviceId;
 use crate::messages::job::Priority;
 
-/// Question to a device.
-#[derive(Debug, Clone, Copy, Message)]
-#[rtype(result = "DeviceStatus")]
-pub struct GetDeviceStatus;
-
 /// A device's state at one moment. Sizes in bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, MessageResponse)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceStatus {
     pub id: String,
     pub name: String,
@@ -53,6 +47,9 @@ pub struct EngineStatus {
     pub totals: Totals,
     pub host_memory_reserved_bytes: u64,
     pub host_memory_budget_bytes: u64,
+    /// Of circuits: loaded, being loaded, and let go but still held by running work.
+    pub circuit_memory_reserved_bytes: u64,
+    pub circuit_memory_budget_bytes: u64,
 }
 
 /// A device as the Scheduler sees it, with the device's own figures where it has answered.
@@ -73,6 +70,10 @@ pub struct EngineDeviceStatus {
     /// Reserved by plans of running work and by resident keys.
     pub memory_reserved_bytes: u64,
     pub memory_in_use_bytes: u64,
+    /// Of the partition that took most memory, without resident keys: what its plan foresaw.
+    pub partition_planned_bytes: u64,
+    /// The same: what the device measured.
+    pub partition_peak_bytes: u64,
     pub resident_srs: Vec<String>,
     pub partitions_proved: u64,
     pub partitions_failed: u64,
@@ -94,9 +95,9 @@ pub struct QueueStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CircuitStatus {
     pub circuit: String,
-    /// `loading`, `ready`.
+    /// `loading` (measured, waiting for memory or being read), `ready`.
     pub state: String,
-    /// Shape and SRS.
+    /// Shape and SRS: reserved for it.
     pub num_bytes: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Engine, Scheduler <-> Synthesizer. Commands are answered by facts; all work runs on its worker threads.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use actix::prelude::Message;
@@ -10,10 +10,11 @@ use blstrs::Scalar;
 
 use crate::circuits::{FilecoinRequest, SrsSource, Workload};
 use crate::error::{EngineError, RequestError, SrsError, SynthesisError};
-use crate::groth16::{Assignment, Evaluations, PreparedVerifyingKey, Proof, R1csShape, Srs};
+use crate::groth16::{Assignment, Blinding, Evaluations, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, JobId, WorkRef};
 use crate::messages::device::CancelFlag;
 use crate::messages::job::Priority;
+use crate::policy::plan::{ShapeSummary, SrsSummary};
 
 /// Everything about a circuit that its jobs share: made once, never changed.
 pub struct PreparedCircuit {
@@ -36,6 +37,11 @@ impl PreparedCircuit {
     pub fn evaluations_bytes(&self) -> u64 {
         3 * 32 * self.shape.num_rows() as u64
     }
+
+    /// Bytes that a proof on the host takes besides the witness: the row values, on the evaluation domain.
+    pub fn host_proof_bytes(&self) -> u64 {
+        (3 * 32) << self.shape.domain_log2()
+    }
 }
 
 impl fmt::Debug for PreparedCircuit {
@@ -47,6 +53,22 @@ impl fmt::Debug for PreparedCircuit {
     }
 }
 
+/// Goes with host memory that was reserved for somebody else's work: while one is left, that work may still hold it.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryLease(Arc<()>);
+
+impl MemoryLease {
+    /// Both are of the same reservation.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// To see when the last one is gone.
+    pub fn watch(&self) -> Weak<()> {
+        Arc::downgrade(&self.0)
+    }
+}
+
 /// Question with a long answer: decode and validate a request, on a worker thread. The reply comes when it is done.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Arc<dyn Workload>, EngineError>")]
@@ -55,13 +77,48 @@ pub struct DecodeRequest {
     pub priority: Priority,
 }
 
-/// Command: record or load a circuit's shape and load its SRS. Answered by [`CircuitPrepared`] or [`CircuitFailed`].
+/// Command: find out what a circuit will take, without loading it. Answered by [`CircuitMeasured`] or
+/// [`CircuitFailed`].
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct MeasureCircuit {
+    pub circuit: CircuitId,
+    pub source: SrsSource,
+    pub priority: Priority,
+    pub span: tracing::Span,
+}
+
+/// What a circuit takes, by the counts of its parameter file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitNeeds {
+    /// Host memory of shape and SRS. The shape's part is an estimate where the circuit was never seen.
+    pub num_bytes: u64,
+    /// The least its shape can be; its rows are only known once it is recorded.
+    pub shape: ShapeSummary,
+    pub srs: SrsSummary,
+}
+
+/// Fact: what a circuit will take.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct CircuitMeasured {
+    pub circuit: CircuitId,
+    /// Of the command.
+    pub source: SrsSource,
+    pub needs: CircuitNeeds,
+}
+
+/// Command: record or load a circuit's shape and load its SRS, whose memory is reserved. Answered by
+/// [`CircuitPrepared`] or [`CircuitFailed`].
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct PrepareCircuit {
     /// Any job of the circuit: it knows how to record the shape and where the SRS is.
     pub workload: Arc<dyn Workload>,
     pub priority: Priority,
+    /// Stops the loading at its next piece.
+    pub cancel: CancelFlag,
+    pub lease: MemoryLease,
     pub span: tracing::Span,
 }
 
@@ -80,6 +137,8 @@ pub struct CircuitProgress {
 #[rtype(result = "()")]
 pub struct CircuitPrepared {
     pub circuit: Arc<PreparedCircuit>,
+    /// Of the command: an id may name another proving key by now.
+    pub lease: MemoryLease,
     pub elapsed: Duration,
 }
 
@@ -112,6 +171,7 @@ pub struct SynthesizeWitness {
     pub circuit: Arc<PreparedCircuit>,
     pub priority: Priority,
     pub cancel: CancelFlag,
+    pub lease: MemoryLease,
     pub span: tracing::Span,
 }
 
@@ -124,6 +184,8 @@ pub struct WitnessSynthesized {
     pub evaluations: Evaluations,
     /// What the verifier puts in, without the leading one.
     pub public_inputs: Arc<[Scalar]>,
+    /// Of the command.
+    pub lease: MemoryLease,
     pub elapsed: Duration,
 }
 
@@ -179,6 +241,53 @@ pub struct ProofsVerified {
     pub elapsed: Duration,
 }
 
+/// Command: prove a partition on the host and verify that proof, to tell a device that proves wrongly from a key by
+/// which nobody can prove. Answered by [`KeyChecked`].
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CheckKey {
+    pub at: WorkRef,
+    pub circuit: Arc<PreparedCircuit>,
+    pub assignment: Arc<Assignment>,
+    pub public_inputs: Arc<[Scalar]>,
+    pub blinding: Blinding,
+    pub priority: Priority,
+    /// Looked at between stages.
+    pub cancel: CancelFlag,
+    pub lease: MemoryLease,
+    pub span: tracing::Span,
+}
+
+impl fmt::Debug for CheckKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckKey")
+            .field("at", &self.at)
+            .field("circuit", &self.circuit.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the host's own proof says about a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyVerdict {
+    /// It verifies.
+    Right,
+    /// It does not.
+    Wrong,
+    /// There is none: cancelled, or the host's prover failed.
+    Unknown,
+}
+
+/// Fact: what a [`CheckKey`] found.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct KeyChecked {
+    pub at: WorkRef,
+    pub circuit: Arc<PreparedCircuit>,
+    pub verdict: KeyVerdict,
+    pub elapsed: Duration,
+}
+
 /// Command: the last check of a whole job's bytes by the circuit's own library. Answered by [`JobVerified`].
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -228,9 +337,11 @@ pub struct WorkerFreed;
 #[derive(Debug, Clone)]
 pub struct SynthesizerAddress {
     pub decode: Recipient<DecodeRequest>,
+    pub measure: Recipient<MeasureCircuit>,
     pub prepare: Recipient<PrepareCircuit>,
     pub witness: Recipient<SynthesizeWitness>,
     pub verify: Recipient<VerifyProofs>,
+    pub check_key: Recipient<CheckKey>,
     pub verify_job: Recipient<VerifyJob>,
 }
 
@@ -245,10 +356,12 @@ pub struct SynthesizerReady {
 #[derive(Debug, Clone)]
 pub struct SynthesizerPeers {
     pub progress: Recipient<CircuitProgress>,
+    pub measured: Recipient<CircuitMeasured>,
     pub prepared: Recipient<CircuitPrepared>,
     pub circuit_failed: Recipient<CircuitFailed>,
     pub synthesized: Recipient<WitnessSynthesized>,
     pub synthesis_failed: Recipient<SynthesisFailed>,
     pub verified: Recipient<ProofsVerified>,
+    pub key_checked: Recipient<KeyChecked>,
     pub job_verified: Recipient<JobVerified>,
 }

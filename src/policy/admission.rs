@@ -7,21 +7,38 @@ use crate::error::ScheduleError;
 use crate::ids::{JobId, RequestDigest};
 use crate::messages::job::{Placement, Priority};
 
-/// `Ok` if one more job may enter. CRITICAL always may: a WinningPoSt that is refused is a block that is lost.
+/// How many times the queue's limit the limit of CRITICAL work is.
+const CRITICAL_FACTOR: usize = 4;
+
+/// The limit of a queue for work of `priority`, out of the one for all work. CRITICAL work has one of its own, which
+/// only a caller that went wild meets: a WinningPoSt that is refused is a block that is lost, but a queue without any
+/// limit takes the whole engine down.
+pub fn limit_of(priority: Priority, limit: usize) -> usize {
+    match priority {
+        Priority::Critical => limit.saturating_mul(CRITICAL_FACTOR),
+        _ => limit,
+    }
+}
+
+/// `Ok` if one more job may enter. `live_jobs`: all that have not ended; `live_critical_jobs`: those of them that are
+/// CRITICAL, which alone count for one more of their kind.
 ///
 /// # Errors
 /// [`ScheduleError::Draining`], [`ScheduleError::QueueFull`].
 pub fn admit(
     draining: bool,
     live_jobs: usize,
+    live_critical_jobs: usize,
     limit: usize,
     priority: Priority,
 ) -> Result<(), ScheduleError> {
     if draining {
         return Err(ScheduleError::Draining);
     }
-    if live_jobs >= limit && priority != Priority::Critical {
-        return Err(ScheduleError::QueueFull { jobs: live_jobs, limit });
+    let jobs = if priority == Priority::Critical { live_critical_jobs } else { live_jobs };
+    let limit = limit_of(priority, limit);
+    if jobs >= limit {
+        return Err(ScheduleError::QueueFull { jobs, limit });
     }
     Ok(())
 }
@@ -95,6 +112,11 @@ impl ByteBudget {
         fits
     }
 
+    /// Reserves over the limit: for memory that is taken already, or for work that must not wait.
+    pub fn reserve_beyond(&mut self, num_bytes: u64) {
+        self.reserved_bytes = self.reserved_bytes.saturating_add(num_bytes);
+    }
+
     /// # Panics
     /// If more is released than was reserved: the books are wrong.
     pub fn release(&mut self, num_bytes: u64) {
@@ -119,11 +141,15 @@ mod tests {
     use crate::ids::DeviceId;
 
     #[test]
-    fn critical_is_always_admitted_unless_draining() {
-        assert_eq!(admit(false, 1, 2, Priority::High), Ok(()));
-        assert_eq!(admit(false, 2, 2, Priority::High), Err(ScheduleError::QueueFull { jobs: 2, limit: 2 }));
-        assert_eq!(admit(false, 2, 2, Priority::Critical), Ok(()));
-        assert_eq!(admit(true, 0, 2, Priority::Critical), Err(ScheduleError::Draining));
+    fn critical_has_a_larger_limit_of_its_own() {
+        assert_eq!(admit(false, 1, 0, 2, Priority::High), Ok(()));
+        let full = |jobs, limit| Err(ScheduleError::QueueFull { jobs, limit });
+        assert_eq!(admit(false, 2, 0, 2, Priority::High), full(2, 2));
+        assert_eq!(admit(false, 2, 0, 2, Priority::Critical), Ok(()));
+        assert_eq!(admit(false, 9, 7, 2, Priority::Critical), Ok(()));
+        assert_eq!(admit(false, 9, 8, 2, Priority::Critical), full(8, 8));
+        assert_eq!(admit(true, 0, 0, 2, Priority::Critical), Err(ScheduleError::Draining));
+        assert_eq!(limit_of(Priority::Critical, usize::MAX), usize::MAX);
     }
 
     #[test]

@@ -108,6 +108,18 @@ impl HealthRecord {
         self.forget(now);
     }
 
+    /// Takes a failure back that was not the device's: it counts no more, and a quarantine that rests on it ends.
+    /// (One that followed a probe ends as well: what the probe would have found is not known.)
+    pub fn forgive(&mut self, failure: Failure, at: Duration, now: Duration) {
+        let counted = (at, failure.points());
+        let Some(index) = self.failures.iter().position(|known| *known == counted) else { return };
+        self.failures.remove(index);
+        if self.quarantined_until.is_some() && self.points(now) < self.policy.quarantine_points {
+            self.quarantined_until = None;
+            self.num_quarantines = self.num_quarantines.saturating_sub(1);
+        }
+    }
+
     fn quarantine(&mut self, now: Duration) {
         let factor = 1 << self.num_quarantines.min(MAX_DOUBLINGS);
         self.quarantined_until = Some(now + self.policy.quarantine * factor);
@@ -170,6 +182,21 @@ mod tests {
             record.record_failure(Failure::InvalidProof, at(secs));
         }
         assert_eq!(record.health(at(30)), Health::Probation);
+    }
+
+    #[test]
+    fn what_is_forgiven_no_longer_counts() {
+        let mut record = HealthRecord::new(POLICY);
+        for secs in [1, 2] {
+            record.record_failure(Failure::InvalidProof, at(secs));
+        }
+        assert_eq!(record.health(at(3)), Health::Quarantined);
+        record.forgive(Failure::InvalidProof, at(7), at(8));
+        assert_eq!(record.health(at(8)), Health::Quarantined, "there was none then");
+        record.forgive(Failure::InvalidProof, at(1), at(8));
+        assert_eq!(record.health(at(8)), Health::Degraded, "the other one still counts");
+        record.forgive(Failure::InvalidProof, at(2), at(8));
+        assert_eq!(record.health(at(8)), Health::Healthy);
     }
 
     #[test]

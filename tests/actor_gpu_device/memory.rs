@@ -14,7 +14,13 @@ fn b12_refused_memory_is_planned_anew_with_less() {
         let status = rig.status().await;
         assert!(status.reserved_bytes < roomy.resident_bytes, "the second plan keeps less on the device");
         rig.freed().await;
-        assert!(rig.handle.address.evict.send(EvictSrs { circuit: fixture.circuit.clone() }).await.is_ok());
+        assert!(rig
+            .handle
+            .address
+            .evict
+            .send(EvictSrs { circuit: fixture.circuit.clone(), when_idle: false })
+            .await
+            .is_ok());
         assert_eq!(rig.status().await.reserved_bytes, 0);
         rig.prove(fixture.work(2, 0));
         rig.proved().await;
@@ -136,14 +142,15 @@ fn b14_the_least_recently_used_key_goes_and_the_one_in_use_stays() {
         rig.stage(Stage::Upload).await;
         assert_eq!(rig.status().await.resident_srs, ["b", "small"], "c was used before b");
 
-        let evict =
-            |fixture: &Fixture| rig.handle.address.evict.send(EvictSrs { circuit: fixture.circuit.clone() });
+        let evict = |fixture: &Fixture| {
+            rig.handle.address.evict.send(EvictSrs { circuit: fixture.circuit.clone(), when_idle: false })
+        };
         let refused = evict(&a).await.expect("the actor answers");
         assert!(matches!(refused, Err(DeviceError::SrsInUse { .. })), "{refused:?}");
         assert!(matches!(evict(&b).await, Ok(Ok(true))));
         assert!(matches!(evict(&b).await, Ok(Ok(false))));
         rig.proved().await;
-        let evict = rig.handle.address.evict.send(EvictSrs { circuit: a.circuit.clone() });
+        let evict = rig.handle.address.evict.send(EvictSrs { circuit: a.circuit.clone(), when_idle: false });
         assert!(matches!(evict.await, Ok(Ok(true))));
         let status = rig.status().await;
         assert_eq!((status.reserved_bytes, status.in_use_bytes), (0, 0), "idle memory is given back");
@@ -229,6 +236,36 @@ fn the_critical_reserve_is_kept_from_other_work() {
         assert!(matches!(failed.error, DeviceError::Plan { .. }), "{failed:?}");
         rig.prove_as(fixture.work(2, 0), Priority::Critical, LaneKind::Critical);
         rig.proved().await;
+        rig.drain().await;
+    });
+}
+
+#[test]
+fn a_key_that_is_no_longer_wanted_goes_with_its_last_user_unless_it_is_wanted_again() {
+    on_paused_arbiter(async {
+        let fixture = fixture();
+        let mut config = sim("");
+        config.layout.normal = 2;
+        let mut rig = ready(config).await;
+        let evict = EvictSrs { circuit: fixture.circuit.clone(), when_idle: true };
+        let cancel = rig.prove(fixture.work(1, 0));
+        rig.stage(Stage::Upload).await;
+        assert!(matches!(rig.handle.address.evict.send(evict).await, Ok(Ok(true))));
+        assert_eq!(rig.status().await.resident_srs, ["small"], "it is in use");
+        cancel.cancel();
+        rig.failed().await;
+        rig.freed().await;
+        let status = rig.status().await;
+        assert_eq!((status.resident_srs.len(), status.reserved_bytes, status.in_use_bytes), (0, 0, 0));
+
+        rig.prove(fixture.work(2, 0));
+        rig.stage(Stage::Upload).await;
+        let evict = EvictSrs { circuit: fixture.circuit.clone(), when_idle: true };
+        assert!(matches!(rig.handle.address.evict.send(evict).await, Ok(Ok(true))));
+        rig.prove(fixture.work(3, 0));
+        rig.proved().await;
+        rig.proved().await;
+        assert_eq!(rig.status().await.resident_srs, ["small"], "the third wanted it again");
         rig.drain().await;
     });
 }

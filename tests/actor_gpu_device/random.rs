@@ -75,7 +75,7 @@ impl Life {
             6 => {
                 let circuit = self.fixtures.choose(rng).expect("there are three").circuit.clone();
                 // Refused while in use, which is as good.
-                let _ = self.rig.handle.address.evict.send(EvictSrs { circuit }).await;
+                let _ = self.rig.handle.address.evict.send(EvictSrs { circuit, when_idle: false }).await;
             }
             _ => tokio::time::sleep(MS * rng.gen_range(0..60)).await,
         }
@@ -131,7 +131,7 @@ impl Life {
         assert_eq!(self.answers.len() as u64, self.num_sent, "every partition has an answer");
         assert!(self.answers.values().all(|&num_answers| num_answers == 1), "{:?}", self.answers);
         for fixture in &self.fixtures {
-            let evict = EvictSrs { circuit: fixture.circuit.clone() };
+            let evict = EvictSrs { circuit: fixture.circuit.clone(), when_idle: false };
             assert!(
                 matches!(self.rig.handle.address.evict.send(evict).await, Ok(Ok(_))),
                 "nothing is in use"

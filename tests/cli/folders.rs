@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{command, cuzk, path, Run, WINDOW};
+use crate::{command, cuzk, params, params_file_name, path, wpost_params_file, Run, WINDOW};
 
 /// Nobody may enter a regular file, whatever their rights: as with a folder without permission, what is "in" it cannot
 /// be looked at, and is not merely missing.
@@ -109,4 +109,33 @@ fn a_generation_that_is_killed_is_cleaned_up_by_the_next() {
     assert!(list.stderr.contains("left behind"), "{}", list.stderr);
     cuzk(&["params", "generate", "wpost-2k", "--params", dir_name]).expect(0);
     assert!(!unfinished());
+}
+
+/// Parameters of another circuit under this one's name are a pair that is nobody's: the error says which file it is,
+/// and no shape is kept for it.
+#[test]
+fn a_foreign_parameter_file_is_named_and_leaves_no_shape_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(params_file_name("winning-2k"));
+    fs::copy(wpost_params_file(), &file).unwrap();
+    let cache = dir.path().join("cache");
+    let prove = |manifest: &str, params: &str| {
+        let args = ["prove", manifest, "--json", "--params", params];
+        Run::of(command(&args).env("XDG_CACHE_HOME", &cache).output().unwrap())
+    };
+    let shapes = || -> Vec<String> {
+        let entries = fs::read_dir(cache.join("cuzk/shapes")).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let winning = "tests/data/filecoin/winning-2k/sector-1/manifest.json";
+    let run = prove(winning, dir.path().to_str().unwrap()).expect(3);
+    let (error, name) = (run.json_lines().remove(0)["error"].clone(), file.display().to_string());
+    assert!(error["message"].as_str().unwrap().contains(&format!("{name}: srs does not fit")), "{error}");
+    assert!(error["at"].as_str().unwrap().starts_with(&name), "{error}");
+    assert_eq!(shapes(), Vec::<String>::new());
+
+    prove(&format!("{WINDOW}/manifest.json"), params()).expect(0);
+    let kept = shapes();
+    let digest = kept[0].strip_prefix("wpost-2k-").and_then(|rest| rest.strip_suffix(".shape"));
+    assert_eq!((kept.len(), digest.map(str::len)), (1, Some(64)), "{kept:?}");
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use actix::{Arbiter, Recipient};
 use cuzk::actors::gpu_device::{DeviceConfig, DeviceHandle, DevicePeers, DeviceSpawner};
 use cuzk::backend::{PartitionWork, Stage};
+use cuzk::ids::CircuitId;
 use cuzk::messages::device::{
-    CancelFlag, LaneCredit, LaneFreed, LaneKind, PartitionFailed, PartitionProved, ProvePartition,
+    CancelFlag, EvictSrs, LaneCredit, LaneFreed, LaneKind, PartitionFailed, PartitionProved, ProvePartition,
     StageFinished,
 };
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
-use cuzk::messages::status::{DeviceStatus, GetDeviceStatus, StatusBoard};
+use cuzk::messages::status::{DeviceStatus, StatusBoard};
 
 use super::probe::{probe_all, ProbeHandle};
 
@@ -131,8 +132,12 @@ impl DeviceRig {
         self.handle.address.prove.do_send(ProvePartition { work, priority, cancel, credit, span });
     }
 
+    /// What it last wrote of itself, once it has taken in everything that it was told before.
     pub async fn status(&self) -> DeviceStatus {
-        self.handle.address.status.send(GetDeviceStatus).await.expect("the actor answers")
+        let nothing = EvictSrs { circuit: CircuitId::new("nothing"), when_idle: false };
+        let answer = self.handle.address.evict.send(nothing).await.expect("the actor lives");
+        assert!(matches!(answer, Ok(false)), "there is no such key");
+        self.board.get(&self.handle.id).expect("it writes when it is ready").clone()
     }
 
     pub async fn proved(&mut self) -> PartitionProved {

@@ -13,13 +13,17 @@ use cuzk::groth16::generate::{generate_params, generate_srs};
 use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, PartitionIndex};
 use cuzk::messages::job::{JobEvent, Payload, ProofRequest};
+use cuzk::messages::status::EngineStatus;
 use rand::rngs::OsRng;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
 use crate::kinds::{of_kind, ALL_KINDS};
-use crate::simulation::{config, device, find, health_of, num_on, placed, prove, simulate, submit_all};
+use crate::simulation::{
+    config, device, find, health_becomes, health_of, num_on, placed, prove, simulate, submit_all,
+};
 use crate::squares::{holds, request, srs, workload, Squares, NUM_SQUARINGS};
 
 #[test]
@@ -107,8 +111,9 @@ fn b33_a_device_that_corrupts_is_found_and_left_out() {
         assert!((2..=3).contains(&status.devices[0].invalid_proofs), "{:?}", status.devices);
         assert_eq!(status.totals.invalid_proofs, status.devices[0].invalid_proofs);
         // After its quarantine it is probed once.
-        tokio::time::sleep(Duration::from_secs(61)).await;
-        assert_eq!(health_of(&engine, 0), "probation");
+        let quarantined = Instant::now();
+        health_becomes(&engine, 0, "probation").await;
+        assert!(quarantined.elapsed() <= Duration::from_secs(61), "{:?}", quarantined.elapsed());
     });
 }
 
@@ -238,16 +243,26 @@ fn an_earlier_key_that_comes_late_is_not_taken_for_the_one_asked_for() {
         let circuit = CustomCircuit::new(id, source, gated(Squares::blank(NUM_SQUARINGS)), vec![instance]);
         ProofRequest::new(Payload::Workload(circuit.into_workload()))
     };
-    let state = || engine.status().circuits.iter().map(|circuit| circuit.state.clone()).collect::<Vec<_>>();
     let (first_gate, second_gate) = (Arc::default(), Arc::default());
     let (first_closed, second_closed) = (Mutex::lock(&first_gate), Mutex::lock(&second_gate));
 
-    let first = engine.submit_blocking(request(&srs(), &first_gate)).unwrap();
+    let mut first = engine.submit_blocking(request(&srs(), &first_gate)).unwrap();
+    let at_its_gate = |event: JobEvent| matches!(event, JobEvent::CircuitLoading { what: "shape", .. });
+    assert!(first.events().blocking_iter().any(at_its_gate));
     first.cancel_blocking().unwrap();
     let second = engine.submit_blocking(request(&other_srs, &second_gate)).unwrap();
+    // The first is still being loaded, and its memory is not free, though nobody waits for it.
+    let is_loading = |status: &EngineStatus, num_keys: u64| {
+        let [circuit] = &status.circuits[..] else { return false };
+        let num_bytes = circuit.num_bytes;
+        circuit.state == "loading"
+            && num_bytes > 0
+            && status.circuit_memory_reserved_bytes == num_keys * num_bytes
+    };
+    engine.wait_status_blocking(|status| is_loading(status, 2)).unwrap();
     drop(first_closed);
-    std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(state(), ["loading"], "the first key was prepared, and is not the one that is waited for");
+    // Now it was prepared and let go, and is not taken for the one that is waited for.
+    engine.wait_status_blocking(|status| is_loading(status, 1)).unwrap();
     drop(second_closed);
     let outcome = second.wait_blocking().unwrap();
     let proof = Proof::from_bytes(&outcome.proof).unwrap();

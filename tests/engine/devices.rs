@@ -1,6 +1,5 @@
 //! Which device does the work, and with what memory.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cuzk::actors::gpu_device::DeviceConfig;
@@ -10,9 +9,10 @@ use cuzk::engine::{DeviceSpec, EngineConfig, JobEvents, JobHandle};
 use cuzk::error::{DeviceError, EngineError, ScheduleError};
 use cuzk::ids::DeviceId;
 use cuzk::messages::job::{JobEvent, Placement, ProofRequest};
+use cuzk::messages::status::EngineStatus;
 use tokio::time::Instant;
 
-use crate::simulation::{config, find, num_on, placed, prove, simulate, submit_all, NUM_STAGES};
+use crate::simulation::{all_ready, config, find, num_on, placed, prove, simulate, submit_all, NUM_STAGES};
 use crate::squares::{holds, request};
 
 #[test]
@@ -26,9 +26,7 @@ fn b01_all_devices_are_fed() {
     config.devices = fleet.devices().iter().cloned().map(Box::new).map(DeviceSpec::Sim).collect();
     simulate(config, |engine| async move {
         engine.wait_ready().await.unwrap();
-        while engine.status().devices.iter().any(|device| device.state != "ready") {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        all_ready(&engine).await;
         let begun = Instant::now();
         let xs: Vec<u64> = (2..18).collect();
         let outcome = prove(&engine, request("b01", &xs)).await.unwrap();
@@ -40,13 +38,15 @@ fn b01_all_devices_are_fed() {
 
 #[test]
 fn b02_one_engine_drives_all_devices_without_lock_files() {
-    let locks = || -> BTreeSet<_> {
-        let entries = std::fs::read_dir(std::env::temp_dir()).unwrap();
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.filter(|name| name.contains("lock")).collect()
+    let dir = tempfile::tempdir().unwrap();
+    // Every folder that the engine knows of is this one.
+    let config = EngineConfig {
+        params_dir: dir.path().to_owned(),
+        shape_cache_dir: Some(dir.path().join("shapes")),
+        verdict_dir: Some(dir.path().join("verdicts")),
+        ..config("sim:2;stage=10ms")
     };
-    let before = locks();
-    simulate(config("sim:2;stage=10ms"), |engine| async move {
+    simulate(config, |engine| async move {
         engine.wait_ready().await.unwrap();
         let mut jobs = submit_all(&engine, [request("", &[2]), request("", &[3])]).await;
         let mut streams: Vec<JobEvents> = jobs.iter_mut().map(JobHandle::events).collect();
@@ -60,7 +60,9 @@ fn b02_one_engine_drives_all_devices_without_lock_files() {
         let alone = Duration::from_millis(10) * NUM_STAGES;
         assert!(begun.elapsed() < alone * 3 / 2, "both ran at once: {:?}", begun.elapsed());
     });
-    assert_eq!(locks(), before);
+    let left: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["shapes"], "the shape that was recorded, and nothing else");
 }
 
 #[test]
@@ -105,9 +107,15 @@ fn a_host_memory_budget_below_one_witness_still_lets_one_through() {
 fn the_status_shows_each_devices_own_memory() {
     simulate(config("sim:2"), |engine| async move {
         prove(&engine, request("", &[2, 3, 4, 5])).await.unwrap();
-        // Both clocks tick well within this.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        for device in &engine.status().devices {
+        // A device writes its figures before it answers, and the Scheduler publishes them with its next tick.
+        let is_idle = |status: &EngineStatus| {
+            status.devices.iter().all(|device| {
+                device.memory_budget_bytes > 0
+                    && device.lanes_busy == 0
+                    && (device.memory_reserved_bytes > 0) != device.resident_srs.is_empty()
+            })
+        };
+        for device in &engine.wait_status(is_idle).await.unwrap().devices {
             assert!(device.memory_budget_bytes > 0, "{device:?}");
             assert!(device.memory_budget_bytes <= device.memory_total_bytes, "{device:?}");
             assert!(device.memory_in_use_bytes <= device.memory_reserved_bytes, "{device:?}");
@@ -142,8 +150,8 @@ fn an_idle_circuit_is_let_go_when_memory_is_short() {
             let job = engine.submit(request("", &[x])).await.unwrap();
             assert_eq!(engine.status().circuits.len(), 1);
             assert!(holds(&job.wait().await.unwrap().proof, &[x]));
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            assert_eq!(engine.status().circuits, []);
+            let status = engine.wait_status(|status| status.circuits.is_empty()).await.unwrap();
+            assert_eq!(status.circuit_memory_reserved_bytes, 0);
         }
     });
 }

@@ -1,20 +1,26 @@
 //! Crash, hang, loss.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
+use blstrs::Scalar;
 use cuzk::actors::gpu_device::DeviceConfig;
 use cuzk::backend::sim::SimFleet;
 use cuzk::backend::WatchdogConfig;
+use cuzk::circuits::{SrsSource, WorkKind, Workload};
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig, JobHandle};
-use cuzk::error::{DeviceError, EngineError, ScheduleError};
-use cuzk::messages::job::{JobEvent, Placement, Priority, ProofRequest};
+use cuzk::error::{DeviceError, EngineError, ScheduleError, SynthesisError};
+use cuzk::groth16::{Assignment, R1csShape};
+use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
+use cuzk::messages::job::{JobEvent, Payload, Placement, Priority, ProofRequest};
 use tokio::time::Instant;
 
 use crate::common;
 use crate::simulation::{
-    config, device, find, health_of, num_on, prove, simulate, submit_all, with_priority,
+    config, device, find, gone, health_becomes, health_of, num_on, prove, simulate, submit_all, with_priority,
 };
-use crate::squares::{holds, request};
+use crate::squares::{holds, request, workload, Squares};
 
 #[test]
 fn b41_a_poisoned_context_is_rebuilt_and_its_work_moved() {
@@ -24,8 +30,7 @@ fn b41_a_poisoned_context_is_rebuilt_and_its_work_moved() {
         let mut job = engine.submit(request("", &[2, 3])).await.unwrap();
         let mut events = job.events();
         find(&mut events, |event| matches!(event, JobEvent::PartitionRetried { .. }).then_some(())).await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(health_of(&engine, 0), "degraded");
+        health_becomes(&engine, 0, "degraded").await;
         assert!(begun.elapsed() <= Duration::from_secs(1));
         let outcome = job.wait().await.unwrap();
         assert_eq!((num_on(&outcome, 1), outcome.retries), (2, 1));
@@ -100,9 +105,7 @@ fn a_device_that_is_gone_for_good_is_given_up_and_jobs_say_why() {
             "{error}"
         );
         // It is tried a bounded number of times, with a pause between.
-        while engine.status().devices[0].state != "gone" {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
+        gone(&engine, 0).await;
         let error = engine.submit(request("", &[2])).await.unwrap_err();
         assert!(matches!(error, EngineError::Schedule(ScheduleError::NoDevice(_))), "{error}");
         assert!(engine.wait_ready().await.is_err());
@@ -115,9 +118,7 @@ fn work_for_a_device_that_was_given_up_is_refused_while_others_serve() {
     simulate(config("sim:2;0:lost"), |engine| async move {
         let on_first = || ProofRequest { placement: Placement::Device(device(0)), ..request("", &[2]) };
         prove(&engine, on_first()).await.unwrap_err();
-        while engine.status().devices[0].state != "gone" {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
+        gone(&engine, 0).await;
         let error = engine.submit(on_first()).await.unwrap_err();
         assert!(matches!(error, EngineError::Schedule(ScheduleError::NoDevice(_))), "{error}");
         prove(&engine, request("", &[2])).await.unwrap();
@@ -136,6 +137,32 @@ fn work_that_fits_only_on_a_device_that_was_given_up_ends() {
         let error = ended.expect("a job ends once no device is left for it").unwrap_err();
         assert!(matches!(error, EngineError::Schedule(ScheduleError::NoDevice(_))), "{error}");
         assert_eq!(engine.status().devices[0].state, "gone");
+    });
+}
+
+#[test]
+fn a_critical_reserve_as_large_as_the_budget_gives_the_device_up_at_once_with_the_reason() {
+    let mut config = config("sim:1;mem=1GiB");
+    config.device.critical_reserve_bytes = 1 << 30;
+    simulate(config, |engine| async move {
+        let begun = Instant::now();
+        let error = engine.wait_ready().await.unwrap_err();
+        assert!(error.to_string().contains("reserve for CRITICAL work"), "{error}");
+        assert!(error.to_string().contains("1073741824 B"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert_eq!(engine.status().devices[0].state, "gone");
+    });
+}
+
+#[test]
+fn a_budget_too_small_for_the_self_test_is_not_tried_again_and_again() {
+    let mut config = config("sim:1");
+    config.device.budget_bytes = Some(1000);
+    simulate(config, |engine| async move {
+        let begun = Instant::now();
+        let error = engine.wait_ready().await.unwrap_err();
+        assert!(error.to_string().contains("budget is 1000 B"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     });
 }
 
@@ -186,6 +213,82 @@ fn any_mixture_of_faults_answers_every_job() {
             assert_eq!(status.host_memory_reserved_bytes, 0);
         });
     }
+}
+
+/// A witness whose making kills the actor that has it made, once: a panic that panics again when it is dropped.
+#[derive(Debug)]
+struct Deadly {
+    workload: Arc<dyn Workload>,
+    armed: AtomicBool,
+}
+
+struct Bomb(u32);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            std::panic::panic_any(Bomb(self.0 - 1));
+        }
+        panic!("the payload of this panic panics on purpose");
+    }
+}
+
+impl Workload for Deadly {
+    fn kind(&self) -> WorkKind {
+        self.workload.kind()
+    }
+
+    fn circuit(&self) -> &CircuitId {
+        self.workload.circuit()
+    }
+
+    fn num_partitions(&self) -> u32 {
+        self.workload.num_partitions()
+    }
+
+    fn digest(&self) -> RequestDigest {
+        self.workload.digest()
+    }
+
+    fn srs(&self) -> SrsSource {
+        self.workload.srs()
+    }
+
+    fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
+        self.workload.record_shape()
+    }
+
+    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+        if self.armed.swap(false, Ordering::AcqRel) {
+            std::panic::panic_any(Bomb(1));
+        }
+        self.workload.synthesize(partition, shape)
+    }
+
+    fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
+        self.workload.public_inputs(partition)
+    }
+}
+
+#[test]
+fn b47_a_synthesizer_that_dies_is_rebuilt_and_loses_no_job() {
+    simulate(config("sim:1;stage=10ms"), |engine| async move {
+        let before = submit_all(&engine, (2..5).map(|x| request("", &[x, x + 10]))).await;
+        let workload = workload(vec![Squares::of(30), Squares::of(31)]);
+        let deadly = Arc::new(Deadly { workload, armed: AtomicBool::new(true) });
+        let job = engine
+            .submit(ProofRequest::new(Payload::Workload(Arc::clone(&deadly) as Arc<dyn Workload>)))
+            .await
+            .unwrap();
+        let after = submit_all(&engine, (5..8).map(|x| request("", &[x, x + 10]))).await;
+        assert!(holds(&job.wait().await.unwrap().proof, &[30, 31]));
+        assert!(!deadly.armed.load(Ordering::Acquire), "the Synthesizer died of it");
+        for (job, x) in before.iter().chain(&after).zip(2..) {
+            assert!(holds(&job.wait().await.unwrap().proof, &[x, x + 10]));
+        }
+        let status = engine.status();
+        assert_eq!((status.totals.completed, status.host_memory_reserved_bytes), (7, 0));
+    });
 }
 
 /// The same on threads and a clock that runs: one arbiter per device, workers for synthesis.

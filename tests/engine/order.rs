@@ -11,12 +11,19 @@ use tokio::time::Instant;
 use crate::simulation::{config, device, find, placed, simulate, submit_all, with_priority, NUM_STAGES};
 use crate::squares::{holds, request};
 
+fn stage_done(event: &JobEvent) -> Option<()> {
+    matches!(event, JobEvent::StageDone { .. }).then_some(())
+}
+
 #[test]
 fn b21_high_waits_at_most_for_one_running_partition() {
     simulate(config("sim:1;stage=25ms"), |engine| async move {
-        let normal = submit_all(&engine, (2..22).map(|x| request("", &[x]))).await;
-        engine.wait_ready().await.unwrap();
-        tokio::time::sleep(Duration::from_millis(110)).await;
+        let mut normal = submit_all(&engine, (2..22).map(|x| request("", &[x]))).await;
+        // One is half done.
+        let mut events = normal[0].events();
+        for _ in 0..NUM_STAGES / 2 {
+            find(&mut events, stage_done).await;
+        }
         let submitted = Instant::now();
         let mut high = engine.submit(with_priority(Priority::High, request("", &[30]))).await.unwrap();
         find(&mut high.events(), placed).await;
@@ -30,10 +37,9 @@ fn b21_high_waits_at_most_for_one_running_partition() {
 #[test]
 fn b22_critical_overtakes_a_running_high() {
     simulate(config("sim:1;stage=1000ms"), |engine| async move {
-        let high = engine.submit(with_priority(Priority::High, request("", &[2]))).await.unwrap();
+        let mut high = engine.submit(with_priority(Priority::High, request("", &[2]))).await.unwrap();
         let mut running = engine.submit(with_priority(Priority::Low, request("", &[4]))).await.unwrap();
-        engine.wait_ready().await.unwrap();
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        find(&mut high.events(), stage_done).await;
         let submitted = Instant::now();
         let critical = engine.submit(with_priority(Priority::Critical, request("", &[3]))).await.unwrap();
         critical.wait().await.unwrap();
@@ -54,7 +60,7 @@ fn b25_cancel_is_defined_in_every_state_and_idempotent() {
     let stage = Duration::from_millis(100);
     simulate(config("sim:1;stage=100ms"), |engine| async move {
         let mut running = engine.submit(request("", &[2])).await.unwrap();
-        find(&mut running.events(), |event| matches!(event, JobEvent::StageDone { .. }).then_some(())).await;
+        find(&mut running.events(), stage_done).await;
         let queued = engine.submit(request("", &[3])).await.unwrap();
         let mut next = engine.submit(request("", &[4])).await.unwrap();
 
@@ -97,7 +103,7 @@ fn b26_a_caller_that_goes_away_cancels_unless_another_waits() {
 }
 
 #[test]
-fn b27_critical_is_accepted_when_the_queue_is_full() {
+fn b27_critical_is_accepted_when_the_queue_is_full_of_normal() {
     simulate(EngineConfig { max_queued_jobs: 64, ..config("sim:1;stage=10ms") }, |engine| async move {
         let normal = submit_all(&engine, (2..66).map(|x| request("", &[x]))).await;
         let error = engine.submit(with_priority(Priority::High, request("", &[70]))).await.unwrap_err();

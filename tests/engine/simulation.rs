@@ -1,12 +1,17 @@
 //! An engine on simulated devices, on one arbiter with a paused clock.
 
 use std::future::Future;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cuzk::backend::sim::SimFleet;
+use actix::ArbiterHandle;
+use cuzk::actors::gpu_device::{DeviceConfig, DeviceHandle, DevicePeers, DeviceSpawner, FactorySpawner};
+use cuzk::backend::sim::{SimFactory, SimFleet};
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig, JobEvents, JobHandle};
+use cuzk::error::{EngineError, ScheduleError};
 use cuzk::ids::DeviceId;
-use cuzk::messages::job::{JobEvent, JobResult, Priority, ProofOutcome, ProofRequest};
+use cuzk::messages::job::{JobEvent, JobResult, Payload, Priority, ProofOutcome, ProofRequest};
+use cuzk::messages::status::EngineStatus;
 
 use crate::common;
 
@@ -27,11 +32,78 @@ pub fn config(fleet: &str) -> EngineConfig {
 pub fn simulate<F: Future>(config: EngineConfig, test: impl FnOnce(Engine) -> F) -> F::Output {
     println!("devices: {:?}", config.devices);
     common::on_paused_arbiter(async move {
+        let handles = Arc::default();
+        let devices = config.devices.into_iter().map(|device| watched(device, &handles)).collect();
+        let config = EngineConfig { devices, ..config };
         let engine = Engine::start_on_current_arbiter(config).await.unwrap();
         let output = test(engine.clone()).await;
         engine.shutdown(Duration::from_secs(3600)).await;
+        all_stopped(&engine, &handles).await;
         output
     })
+}
+
+type Handles = Arc<Mutex<Vec<DeviceHandle>>>;
+
+/// Remembers every actor that is started for its device.
+struct Watched {
+    spawner: Arc<dyn DeviceSpawner>,
+    handles: Handles,
+}
+
+impl DeviceSpawner for Watched {
+    fn device_id(&self) -> DeviceId {
+        self.spawner.device_id()
+    }
+
+    fn backend(&self) -> &'static str {
+        self.spawner.backend()
+    }
+
+    fn start(&self, arbiter: &ArbiterHandle, config: DeviceConfig, peers: DevicePeers) -> DeviceHandle {
+        let handle = self.spawner.start(arbiter, config, peers);
+        self.handles.lock().unwrap().push(handle.clone());
+        handle
+    }
+}
+
+fn watched(device: DeviceSpec, handles: &Handles) -> DeviceSpec {
+    let DeviceSpec::Sim(sim) = device else { panic!("simulations are of simulated devices") };
+    let spawner = FactorySpawner::boxed(SimFactory::new(*sim));
+    DeviceSpec::Spawner(Arc::new(Watched { spawner, handles: Arc::clone(handles) }))
+}
+
+/// # Panics
+/// If an actor is still running: the Scheduler publishes, the Synthesizer decodes, a device is connected.
+async fn all_stopped(engine: &Engine, handles: &Handles) {
+    let published = tokio::time::timeout(Duration::from_secs(3600), engine.wait_status(|_| false)).await;
+    published.expect("the Scheduler has stopped").unwrap_err();
+    let request = ProofRequest::new(Payload::Filecoin(Box::default()));
+    let error = engine.submit(request).await.unwrap_err();
+    assert!(matches!(error, EngineError::Schedule(ScheduleError::Draining)), "{error}");
+    let handles = std::mem::take(&mut *handles.lock().unwrap());
+    assert!(!handles.is_empty(), "every device has an actor");
+    for handle in handles {
+        common::stopped(&handle.stop).await;
+    }
+}
+
+/// Waits until every device is ready.
+pub async fn all_ready(engine: &Engine) {
+    let is_ready = |status: &EngineStatus| {
+        !status.devices.is_empty() && status.devices.iter().all(|device| device.state == "ready")
+    };
+    engine.wait_status(is_ready).await.unwrap();
+}
+
+/// Waits until a device's health is so.
+pub async fn health_becomes(engine: &Engine, index: usize, health: &str) {
+    engine.wait_status(|status| status.devices[index].health == health).await.unwrap();
+}
+
+/// Waits until a device is given up.
+pub async fn gone(engine: &Engine, index: usize) {
+    engine.wait_status(|status| status.devices[index].state == "gone").await.unwrap();
 }
 
 pub async fn prove(engine: &Engine, request: ProofRequest) -> JobResult {

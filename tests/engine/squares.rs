@@ -82,8 +82,12 @@ pub fn srs() -> Arc<Srs> {
 }
 
 pub fn srs_of(num_squarings: usize) -> Srs {
+    srs_of_seed(num_squarings, num_squarings as u64)
+}
+
+pub fn srs_of_seed(num_squarings: usize, seed: u64) -> Srs {
     let shape = R1csShape::record(Squares::blank(num_squarings)).unwrap();
-    generate_srs(&shape, &mut ChaCha20Rng::seed_from_u64(num_squarings as u64)).unwrap()
+    generate_srs(&shape, &mut ChaCha20Rng::seed_from_u64(seed)).unwrap()
 }
 
 /// One partition per circuit. The same circuits are the same work.

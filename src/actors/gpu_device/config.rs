@@ -25,6 +25,13 @@ pub struct DeviceConfig {
     pub self_test: bool,
 }
 
+impl DeviceConfig {
+    /// What may be used of a device that has `total_bytes`.
+    pub fn budget_bytes_of(&self, total_bytes: u64) -> u64 {
+        self.budget_bytes.unwrap_or(total_bytes / 10 * 9)
+    }
+}
+
 impl Default for DeviceConfig {
     fn default() -> Self {
         Self {

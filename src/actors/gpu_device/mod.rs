@@ -46,9 +46,10 @@ use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{EvictSrs, LaneKind, PartitionFailed, ProvePartition};
 use crate::messages::job::Priority;
 use crate::messages::lifecycle::{
-    DeviceAddress, DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged, StopActor,
+    ActorName, DeviceAddress, DeviceLost, DeviceMemory, DeviceReady, Drain, Drained, ResidencyChanged,
+    StopActor,
 };
-use crate::messages::status::{DeviceStatus, GetDeviceStatus};
+use crate::messages::status::DeviceStatus;
 
 /// Partitions whose refused plan is remembered, so that a retry on this device does not ask for as much again.
 const MAX_REMEMBERED_REFUSALS: usize = 256;
@@ -143,7 +144,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let waker = make_waker(ctx.address().recipient(), Arc::clone(&wake_pending));
         let backend = self.factory.open(waker)?;
         let info = backend.info();
-        let budget_bytes = self.config.budget_bytes.unwrap_or(info.memory_total_bytes / 10 * 9);
+        let budget_bytes = self.config.budget_bytes_of(info.memory_total_bytes);
+        self.check_reserve(budget_bytes)?;
         self.lanes = Lanes::new(backend.lanes());
         self.device = Some(Device {
             layout: backend.lanes(),
@@ -156,6 +158,19 @@ impl<B: DeviceBackend> GpuDevice<B> {
             wake_pending,
         });
         Ok(())
+    }
+
+    /// A reserve as large as the budget would leave no other work any room, ever.
+    fn check_reserve(&self, budget_bytes: u64) -> Result<(), DeviceError> {
+        let reserve_bytes = self.config.critical_reserve_bytes;
+        if reserve_bytes < budget_bytes {
+            return Ok(());
+        }
+        let what = format!(
+            "the reserve for CRITICAL work needs to be below the device's budget of {budget_bytes} B, has \
+             {reserve_bytes} B"
+        );
+        Err(DeviceError::Settings { device: self.id.clone(), what })
     }
 
     /// Proves the known answer in the first lane; its end decides whether the device is used.
@@ -177,13 +192,15 @@ impl<B: DeviceBackend> GpuDevice<B> {
             life: self.peers.life,
             num_lanes: device.layout.normal,
             num_critical_lanes: device.layout.critical,
-            address: DeviceAddress {
-                prove: ctx.address().recipient(),
-                evict: ctx.address().recipient(),
-                status: ctx.address().recipient(),
+            memory: DeviceMemory {
+                normal_limit_bytes: device.ledger.limit_bytes(Claim::Normal),
+                critical_limit_bytes: device.ledger.limit_bytes(Claim::Critical),
+                model: device.memory_model,
             },
+            address: DeviceAddress { prove: ctx.address().recipient(), evict: ctx.address().recipient() },
         };
         tracing::info!(device = %self.id, name = %device.info.name, "device ready");
+        self.publish_status();
         for peer in &self.peers.ready {
             peer.do_send(ready.clone());
         }
@@ -222,7 +239,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         self.phase = Phase::Closed;
         self.device = None;
         self.publish_status();
-        self.peers.drained.do_send(Drained { actor: format!("device {}", self.id) });
+        self.peers.drained.do_send(Drained { actor: ActorName::Device(self.id.clone()) });
         ctx.address().do_send(StopAfterMail);
     }
 
@@ -342,15 +359,21 @@ impl<B: DeviceBackend> Handler<BackendWoke> for GpuDevice<B> {
 impl<B: DeviceBackend> Handler<EvictSrs> for GpuDevice<B> {
     type Result = Result<bool, DeviceError>;
 
-    fn handle(&mut self, EvictSrs { circuit }: EvictSrs, _: &mut Context<Self>) -> Self::Result {
-        let in_use = self.device.as_ref().and_then(|device| device.cache.in_use(&circuit));
-        if in_use == Some(true) {
-            return Err(DeviceError::SrsInUse { device: self.id.clone(), circuit });
+    fn handle(&mut self, evict: EvictSrs, _: &mut Context<Self>) -> Self::Result {
+        let EvictSrs { circuit, when_idle } = evict;
+        let Some(device) = &mut self.device else { return Ok(false) };
+        if device.cache.in_use(&circuit) == Some(true) {
+            if !when_idle {
+                return Err(DeviceError::SrsInUse { device: self.id.clone(), circuit });
+            }
+            device.cache.evict_when_idle(&circuit);
+            return Ok(true);
         }
         let evicted = self.evict(&circuit);
         if let Some(device) = &mut self.device {
             device.backend.trim();
         }
+        self.publish_status();
         Ok(evicted)
     }
 }
@@ -379,14 +402,6 @@ impl<B: DeviceBackend> Handler<StopActor> for GpuDevice<B> {
         self.phase = Phase::Closed;
         self.publish_status();
         ctx.stop();
-    }
-}
-
-impl<B: DeviceBackend> Handler<GetDeviceStatus> for GpuDevice<B> {
-    type Result = DeviceStatus;
-
-    fn handle(&mut self, _: GetDeviceStatus, _: &mut Context<Self>) -> DeviceStatus {
-        self.status()
     }
 }
 

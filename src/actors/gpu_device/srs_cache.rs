@@ -43,6 +43,8 @@ struct Entry {
     last_used: u64,
     /// An upload of it has ended.
     loaded: bool,
+    /// Nobody will ask for it again: it goes with its last user.
+    unwanted: bool,
 }
 
 impl Entry {
@@ -78,7 +80,9 @@ impl SrsCache {
             num_users: 0,
             last_used: 0,
             loaded: false,
+            unwanted: false,
         });
+        entry.unwanted = false;
         entry.queries = entry.queries.union(queries);
         entry.memory.extend(memory);
         entry.num_users += 1;
@@ -93,14 +97,22 @@ impl SrsCache {
         }
     }
 
-    /// Takes a user off. `true` if the entry is now of no use: nobody uses it and it was never loaded.
+    /// An entry in use is to go as soon as it is idle, unless somebody asks for it again before.
+    pub fn evict_when_idle(&mut self, circuit: &CircuitId) {
+        if let Some(entry) = self.entries.get_mut(circuit) {
+            entry.unwanted = true;
+        }
+    }
+
+    /// Takes a user off. `true` if the entry is now of no use: nobody uses it, and it was never loaded or is no longer
+    /// wanted.
     ///
     /// # Panics
     /// If the circuit has no user: the actor's books are wrong.
     pub fn unpin(&mut self, circuit: &CircuitId) -> bool {
         let entry = self.entries.get_mut(circuit).expect("a pinned circuit is never removed");
         entry.num_users = entry.num_users.checked_sub(1).expect("each unpin follows its pin");
-        entry.num_users == 0 && !entry.loaded
+        entry.num_users == 0 && (!entry.loaded || entry.unwanted)
     }
 
     /// `None` if it is not there, `Some(true)` if a lane uses it.

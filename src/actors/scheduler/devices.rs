@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use crate::backend::DeviceInfo;
+use super::outcome::is_allowed;
+use crate::backend::{DeviceInfo, MemoryModel};
+use crate::error::PlanError;
 use crate::ids::{CircuitId, DeviceId};
 use crate::messages::device::LaneKind;
-use crate::messages::job::Priority;
-use crate::messages::lifecycle::{DeviceAddress, DeviceReady};
+use crate::messages::job::{Placement, Priority};
+use crate::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady};
 use crate::policy::health::{Health, HealthPolicy, HealthRecord};
 use crate::policy::placement::DeviceView;
 
@@ -46,6 +48,11 @@ pub(super) struct Device {
     pub num_failed: u64,
     pub num_invalid: u64,
     pub num_restarts: u64,
+    /// Known once it has opened.
+    memory: Option<DeviceMemory>,
+    /// Of the partition that took most: planned and measured.
+    pub planned_bytes: u64,
+    pub peak_bytes: u64,
 }
 
 impl Device {
@@ -67,7 +74,20 @@ impl Device {
             num_failed: 0,
             num_invalid: 0,
             num_restarts: 0,
+            memory: None,
+            planned_bytes: 0,
+            peak_bytes: 0,
         }
+    }
+
+    /// Whether what is said of its `life` still counts.
+    pub fn is_current(&self, life: u64) -> bool {
+        life >= self.life
+    }
+
+    /// It opened, and was not lost since: whoever says of this life that it did not open was overtaken.
+    pub fn has_opened(&self, life: u64) -> bool {
+        self.life == life && self.service == Service::Ready
     }
 
     /// A new life: everything its predecessor held has come back or is lost.
@@ -79,6 +99,7 @@ impl Device {
         self.num_lanes = ready.num_lanes;
         self.free_critical_lanes = ready.num_critical_lanes;
         self.num_critical_lanes = ready.num_critical_lanes;
+        self.memory = Some(ready.memory);
         self.info = Some(ready.info);
         self.address = Some(ready.address);
         self.rests_until = Duration::ZERO;
@@ -126,6 +147,12 @@ impl Device {
                 self.num_lanes + self.num_critical_lanes - self.free_lanes - self.free_critical_lanes
             }
             _ => 0,
+        }
+    }
+
+    pub fn record_memory(&mut self, planned_bytes: u64, peak_bytes: u64) {
+        if peak_bytes >= self.peak_bytes {
+            (self.planned_bytes, self.peak_bytes) = (planned_bytes, peak_bytes);
         }
     }
 
@@ -196,6 +223,31 @@ impl Devices {
     /// Whether an allowed device is in service or may come back.
     pub fn may_serve(&self, mut allowed: impl FnMut(&DeviceId) -> bool) -> bool {
         self.0.iter().any(|(id, device)| !matches!(device.service, Service::Gone { .. }) && allowed(id))
+    }
+
+    /// How far the roomiest device that may take such work is from what it needs at least, if that is too far for
+    /// every one of them. `None` while one of them has not opened yet: it may have the room.
+    pub fn shortfall(
+        &self,
+        placement: &Placement,
+        is_critical: bool,
+        needs_bytes: impl Fn(MemoryModel) -> u64,
+    ) -> Option<PlanError> {
+        let mut closest: Option<(u64, u64)> = None;
+        let mut candidates = self.0.iter().filter(|(id, device)| {
+            is_allowed(placement, id) && !matches!(device.service, Service::Gone { .. })
+        });
+        let all_short = candidates.all(|(_, device)| {
+            let Some(memory) = &device.memory else { return false };
+            let has = if is_critical { memory.critical_limit_bytes } else { memory.normal_limit_bytes };
+            let needs = needs_bytes(memory.model);
+            if closest.is_none_or(|(_, most)| has > most) {
+                closest = Some((needs, has));
+            }
+            needs > has
+        });
+        let (needs_bytes, has_bytes) = closest.filter(|_| all_short)?;
+        Some(PlanError::InsufficientVram { needs_bytes, has_bytes })
     }
 
     /// Nothing will come back: why.

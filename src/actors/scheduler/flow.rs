@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::circuits::Circuit;
 use super::devices::Service;
-use super::job::{JobSpec, PartitionState, Witness};
-use super::{Circuit, Scheduler};
+use super::job::{PartitionState, Witness};
+use super::Scheduler;
 use crate::backend::PartitionWork;
 use crate::error::{EngineError, ScheduleError};
 use crate::groth16::Evaluations;
@@ -13,7 +14,7 @@ use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
 use crate::messages::job::JobEvent;
 use crate::messages::synthesis::{
-    PrepareCircuit, PreparedCircuit, SynthesizeWitness, UnverifiedProof, VerifyJob, VerifyProofs,
+    MemoryLease, PreparedCircuit, SynthesizeWitness, UnverifiedProof, VerifyJob, VerifyProofs,
 };
 use crate::policy::placement::{place, Choice, DeviceView, Wish};
 
@@ -23,8 +24,15 @@ impl Scheduler {
         self.expire();
         self.fail_hopeless();
         self.fail_misplaced();
-        self.ask_for_witnesses();
+        self.fail_unplannable();
+        self.witness_memory.collect();
+        self.circuit_memory.collect();
+        self.load_circuits();
+        // Before memory is given out again: what is on a device will give its own back.
         self.dispatch();
+        if self.check_keys() {
+            self.ask_for_witnesses();
+        }
         self.report_drained();
         self.publish();
     }
@@ -50,60 +58,6 @@ impl Scheduler {
         }
     }
 
-    /// Asks the Synthesizer for a circuit, unless it has it or was asked.
-    pub(super) fn ensure_circuit(&mut self, spec: &JobSpec) {
-        let (now, workload) = (self.now(), &spec.workload);
-        match self.circuits.get_mut(workload.circuit()) {
-            Some(Circuit::Ready { used_at, .. }) => {
-                *used_at = now;
-                return;
-            }
-            Some(Circuit::Loading { .. }) => return,
-            None => {}
-        }
-        self.circuits.insert(workload.circuit().clone(), Circuit::Loading { source: workload.srs() });
-        if let Some(synthesizer) = &self.synthesizer {
-            synthesizer.prepare.do_send(PrepareCircuit {
-                workload: Arc::clone(workload),
-                priority: spec.priority,
-                span: spec.span.clone(),
-            });
-        }
-    }
-
-    /// Lets circuits go that no job uses, least recently used first, until the rest fits its budget.
-    pub(super) fn evict_idle_circuits(&mut self) {
-        let limit_bytes = self.config.circuit_memory_budget_bytes;
-        loop {
-            let ready = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
-                Circuit::Ready { circuit, used_at } => Some((id, circuit.num_bytes, *used_at)),
-                Circuit::Loading { .. } => None,
-            });
-            let (mut total_bytes, mut oldest) = (0, None);
-            for (id, num_bytes, used_at) in ready {
-                total_bytes += num_bytes;
-                let is_older = oldest.as_ref().is_none_or(|(at, _)| used_at < *at);
-                if is_older && !self.jobs.values().any(|job| job.circuit() == id) {
-                    oldest = Some((used_at, id.clone()));
-                }
-            }
-            match oldest {
-                Some((_, id)) if total_bytes > limit_bytes => {
-                    tracing::info!(circuit = %id, total_bytes, limit_bytes, "idle circuit is let go");
-                    self.circuits.remove(&id);
-                }
-                _ => return,
-            }
-        }
-    }
-
-    pub(super) fn prepared(&self, job: JobId) -> Option<Arc<PreparedCircuit>> {
-        match self.circuits.get(self.jobs.get(&job)?.circuit()) {
-            Some(Circuit::Ready { circuit, .. }) => Some(Arc::clone(circuit)),
-            _ => None,
-        }
-    }
-
     /// In queue order, as far ahead as threads and the host-memory budget allow. The first that does not fit holds
     /// the others back: what is released next is its.
     fn ask_for_witnesses(&mut self) {
@@ -111,7 +65,7 @@ impl Scheduler {
             let Some((job, partition)) = self.next_of(true) else { return };
             let circuit = self.prepared(job).expect("only jobs whose circuit is ready are listed");
             let (witness_bytes, evaluations_bytes) = (circuit.witness_bytes(), circuit.evaluations_bytes());
-            if !self.budget.reserve(witness_bytes + evaluations_bytes) {
+            if !self.witness_memory.reserve(witness_bytes + evaluations_bytes) {
                 return;
             }
             self.ask_for_witness(job, partition, circuit);
@@ -127,6 +81,7 @@ impl Scheduler {
             entry.timings.queue_wait =
                 now.saturating_sub(entry.spec.accepted_at + entry.timings.circuit_load);
         }
+        let lease = MemoryLease::default();
         let command = SynthesizeWitness {
             at: WorkRef::partition(job, index),
             workload: Arc::clone(&entry.spec.workload),
@@ -134,9 +89,10 @@ impl Scheduler {
             cancel: entry.cancel.clone(),
             span: entry.spec.span.clone(),
             circuit: Arc::clone(&circuit),
+            lease: lease.clone(),
         };
         let partition = entry.partition(index);
-        partition.state = PartitionState::Synthesizing;
+        partition.state = PartitionState::Synthesizing { lease };
         partition.witness_bytes = circuit.witness_bytes();
         partition.evaluations_bytes = circuit.evaluations_bytes();
         if let Some(synthesizer) = &self.synthesizer {
@@ -152,10 +108,12 @@ impl Scheduler {
         let mut under_way = (JobId(0), 0);
         // The same for all partitions of a circuit: made once.
         let mut views: HashMap<&CircuitId, Vec<DeviceView>> = HashMap::new();
+        let without_circuit = if without_witness { self.jobs_waiting_for_circuits() } else { Vec::new() };
         for &(job, partition) in list {
             let entry = &self.jobs[&job];
             let possible = if without_witness {
-                matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready { .. }))
+                matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready(_)))
+                    && !self.yields(entry, &without_circuit)
             } else {
                 let views =
                     views.entry(entry.circuit()).or_insert_with(|| self.devices.views(entry.circuit(), now));

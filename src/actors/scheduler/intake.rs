@@ -1,17 +1,14 @@
 //! Callers: jobs come in, are attached to, let go of, cancelled.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Context, Handler, MessageResult};
 use tokio::sync::{mpsc, watch};
 
 use super::job::{blinding_identity, Job, JobSpec};
-use super::{Circuit, Scheduler};
-use crate::circuits::{SrsSource, Workload};
+use super::Scheduler;
 use crate::error::{EngineError, RequestError, ScheduleError};
 use crate::ids::{JobId, PartitionIndex};
-use crate::messages::device::EvictSrs;
 use crate::messages::job::{
     BlindingSource, CancelJob, JobAccepted, JobEvent, JobTicket, Placement, Priority, ReleaseTicket,
     SubmitJob,
@@ -54,8 +51,10 @@ impl Scheduler {
         if let Some(reason) = wanted_is_gone.or_else(|| self.devices.all_gone()) {
             return Err(ScheduleError::NoDevice(reason).into());
         }
-        admit(self.draining, self.jobs.len(), self.config.max_queued_jobs, priority)?;
-        self.make_room_for_circuit(submit.workload.as_ref())?;
+        let is_critical = |job: &&Job| job.spec.priority == Priority::Critical;
+        let num_critical = self.jobs.values().filter(is_critical).count();
+        admit(self.draining, self.jobs.len(), num_critical, self.config.max_queued_jobs, priority)?;
+        self.make_room_for_key(submit.workload.as_ref())?;
         Ok(self.accept(submit, identity, priority))
     }
 
@@ -77,34 +76,6 @@ impl Scheduler {
             }
             _ => Ok(()),
         }
-    }
-
-    /// One id names one proving key at a time. Another key under the same id takes over once nothing uses the old.
-    fn make_room_for_circuit(&mut self, workload: &dyn Workload) -> Result<(), RequestError> {
-        let id = workload.circuit();
-        let held = match self.circuits.get(id) {
-            None => return Ok(()),
-            Some(Circuit::Loading { source }) => source,
-            Some(Circuit::Ready { circuit, .. }) => &circuit.source,
-        };
-        if is_same_key(held, &workload.srs()) {
-            return Ok(());
-        }
-        if self.jobs.values().any(|job| job.circuit() == id) {
-            return Err(RequestError::Contradiction {
-                left: "circuit".into(),
-                left_value: id.to_string(),
-                right: "the circuit of that name in use".into(),
-                right_value: "another proving key".into(),
-            });
-        }
-        self.circuits.remove(id);
-        for (_, device) in self.devices.iter() {
-            if let Some(address) = &device.address {
-                address.evict.do_send(EvictSrs { circuit: id.clone() });
-            }
-        }
-        Ok(())
     }
 
     fn accept(
@@ -135,7 +106,7 @@ impl Scheduler {
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
         self.waiting.extend((0..spec.workload.num_partitions()).map(|index| (id, PartitionIndex(index))));
         self.totals.accepted += 1;
-        self.ensure_circuit(&spec);
+        self.ensure_circuit(spec.workload.as_ref(), spec.priority, spec.span.clone());
         self.jobs.insert(id, Job::new(spec));
         let mut accepted = self.attach(id, priority, deadline).expect("the job was just put into the table");
         accepted.attached = false;
@@ -174,17 +145,6 @@ impl Scheduler {
 /// The receiving end is in this same function's hands: it cannot be closed yet.
 fn send(sender: &mpsc::UnboundedSender<JobEvent>, event: JobEvent) {
     sender.send(event).expect("the receiver is alive");
-}
-
-/// Whether two sources give the same proving key, as far as can be told without reading files.
-pub(super) fn is_same_key(a: &SrsSource, b: &SrsSource) -> bool {
-    match (a, b) {
-        (SrsSource::File(a), SrsSource::File(b)) => a == b,
-        (SrsSource::Memory(a), SrsSource::Memory(b)) => {
-            Arc::ptr_eq(a, b) || (a.vk == b.vk && a.num_bytes() == b.num_bytes())
-        }
-        _ => false,
-    }
 }
 
 impl Handler<ReleaseTicket> for Scheduler {

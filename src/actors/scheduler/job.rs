@@ -12,14 +12,20 @@ use rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 
+use super::memory::{Holder, HostMemory};
 use crate::backend::Stage;
 use crate::circuits::Workload;
 use crate::groth16::{Assignment, Blinding, Evaluations, Proof};
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::CancelFlag;
 use crate::messages::job::{BlindingSource, JobEvent, JobResult, JobTimings, Placement, Priority};
+use crate::messages::synthesis::MemoryLease;
 use crate::policy::admission::WorkIdentity;
 use crate::policy::queue::Waiting;
+
+/// Refusals (no lane, draining) that one partition takes before they count as a failure: a device that refuses is
+/// left alone for a moment each time, so this is some seconds.
+pub(super) const MAX_REFUSALS: u32 = 100;
 
 /// A witness that waits for its proof to be verified.
 #[derive(Clone)]
@@ -32,7 +38,9 @@ pub(super) struct Witness {
 pub(super) enum PartitionState {
     /// No witness yet.
     Waiting,
-    Synthesizing,
+    Synthesizing {
+        lease: MemoryLease,
+    },
     /// Waits for a lane. After a failed attempt the row values are gone; the device makes them again.
     Ready {
         witness: Witness,
@@ -52,10 +60,30 @@ pub(super) enum PartitionState {
         proof: Proof,
         asked: bool,
     },
+    /// Its proof does not verify; whether the device or the key is at fault is to be found out (see `blame.rs`).
+    Suspect {
+        attempt: Attempt,
+        device: DeviceId,
+        witness: Witness,
+    },
     Done {
         device: DeviceId,
         proof: Proof,
     },
+}
+
+impl PartitionState {
+    /// Who holds the memory of the witness, if there is one or one is being made.
+    fn holders(&self) -> Vec<Holder> {
+        match self {
+            Self::Waiting | Self::Done { .. } => Vec::new(),
+            Self::Synthesizing { lease } => vec![lease.watch() as Holder],
+            Self::Ready { witness, .. }
+            | Self::Proving { witness, .. }
+            | Self::Proved { witness, .. }
+            | Self::Suspect { witness, .. } => vec![Arc::downgrade(&witness.assignment) as Holder],
+        }
+    }
 }
 
 /// One proof of a job.
@@ -72,6 +100,8 @@ pub(super) struct Partition {
     /// Reserved host memory: the witness, and its row values.
     pub witness_bytes: u64,
     pub evaluations_bytes: u64,
+    /// The host has proved it itself, to tell a wrong key from a wrong device.
+    pub host_checked: bool,
 }
 
 impl Partition {
@@ -84,14 +114,28 @@ impl Partition {
             never: BTreeSet::new(),
             witness_bytes: 0,
             evaluations_bytes: 0,
+            host_checked: false,
         }
+    }
+
+    /// Takes another state; the witness of the last one is let go, and its memory released once nobody else holds it
+    /// either.
+    pub fn let_go(&mut self, next: PartitionState, memory: &mut HostMemory) {
+        let holders = std::mem::replace(&mut self.state, next).holders();
+        let num_bytes = std::mem::take(&mut self.witness_bytes) + std::mem::take(&mut self.evaluations_bytes);
+        memory.release_after(num_bytes, holders);
+    }
+
+    /// It has had all its attempts. Refusals by devices that were busy are none, up to a limit.
+    pub fn is_exhausted(&self, max_attempts: u32) -> bool {
+        self.attempts - self.refusals.min(MAX_REFUSALS) >= max_attempts
     }
 
     /// Is yet to be given to a device.
     pub fn needs_device(&self) -> bool {
         matches!(
             self.state,
-            PartitionState::Waiting | PartitionState::Synthesizing | PartitionState::Ready { .. }
+            PartitionState::Waiting | PartitionState::Synthesizing { .. } | PartitionState::Ready { .. }
         )
     }
 

@@ -7,7 +7,7 @@ use super::Scheduler;
 use crate::error::ScheduleError;
 use crate::ids::JobId;
 use crate::messages::lifecycle::{
-    ActorDied, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, EndJobs, StopActor,
+    ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, EndJobs, StopActor, Withdrawal,
 };
 use crate::policy::health::Failure;
 
@@ -16,7 +16,7 @@ impl Handler<DeviceReady> for Scheduler {
 
     fn handle(&mut self, ready: DeviceReady, _: &mut Context<Self>) {
         match self.devices.get_mut(&ready.info.id) {
-            Some(device) if ready.life >= device.life => device.ready(ready),
+            Some(device) if device.is_current(ready.life) => device.ready(ready),
             _ => return,
         }
         self.pump();
@@ -28,7 +28,7 @@ impl Handler<DeviceLost> for Scheduler {
 
     fn handle(&mut self, lost: DeviceLost, _: &mut Context<Self>) {
         match self.devices.get_mut(&lost.device) {
-            Some(device) if lost.life >= device.life => device.life = lost.life,
+            Some(device) if device.is_current(lost.life) => device.life = lost.life,
             // Its successor is there already.
             _ => return,
         }
@@ -44,8 +44,8 @@ impl Handler<ActorDied> for Scheduler {
     /// A dead Synthesizer is followed by a `SynthesizerReady`, which says it all.
     fn handle(&mut self, died: ActorDied, _: &mut Context<Self>) {
         let now = self.now();
-        let Some(id) = died.device else { return };
         let reason = format!("{} died", died.actor);
+        let ActorName::Device(id) = died.actor else { return };
         if let Some(device) = self.devices.get_mut(&id) {
             device.num_failed += 1;
             device.health.record_failure(Failure::Reported, now);
@@ -59,10 +59,20 @@ impl Handler<DeviceWithdrawn> for Scheduler {
     type Result = ();
 
     fn handle(&mut self, withdrawn: DeviceWithdrawn, _: &mut Context<Self>) {
-        let DeviceWithdrawn { device, reason, returns } = withdrawn;
+        let DeviceWithdrawn { device: id, life, cause, reason } = withdrawn;
+        match (self.devices.get_mut(&id), cause) {
+            (None, _) => return,
+            (Some(device), Withdrawal::NotOpen) if device.has_opened(life) => return,
+            // Its successor is there already.
+            (Some(device), _) if !device.is_current(life) => return,
+            (Some(_), _) => {}
+        }
         let what = reason.clone();
-        let service = if returns { Service::Withdrawn { reason } } else { Service::Gone { reason } };
-        self.withdraw(&device, service, &what);
+        let service = match cause {
+            Withdrawal::NotOpen | Withdrawal::Quarantined => Service::Withdrawn { reason },
+            Withdrawal::GivenUp => Service::Gone { reason },
+        };
+        self.withdraw(&id, service, &what);
         self.pump();
     }
 }

@@ -2,24 +2,22 @@
 
 use std::sync::Arc;
 
+use super::circuits::Circuit;
 use super::devices::Service;
-use super::job::{Job, Partition, PartitionState};
-use super::{Circuit, EndedJob, Scheduler};
+use super::job::{Job, Partition, PartitionState, MAX_REFUSALS};
+use super::memory::HostMemory;
+use super::{EndedJob, Scheduler};
 use crate::error::{DeviceError, EngineError, ErrorClass, ScheduleError};
 use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, ProofOutcome};
-use crate::messages::lifecycle::Drained;
-
-/// Refusals (no lane, draining) that one partition takes before they count as a failure: a device that refuses is
-/// left alone for a moment each time, so this is some seconds.
-const MAX_REFUSALS: u32 = 100;
+use crate::messages::lifecycle::{ActorName, Drained};
 
 impl Scheduler {
     /// The one way out of the table: everything the job holds is let go, and everybody who waits is answered.
     pub(super) fn finish(&mut self, id: JobId, result: JobResult) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
         job.cancel.cancel();
-        self.let_go(&job);
+        self.let_go(&mut job);
         match &result {
             Ok(_) => self.totals.completed += 1,
             Err(EngineError::Cancelled { .. }) => self.totals.cancelled += 1,
@@ -34,22 +32,23 @@ impl Scheduler {
         job.tell(&JobEvent::Finished(result.clone()));
         job.result.send_replace(Some(result.clone()));
         let now = self.now();
-        if let Some(Circuit::Ready { used_at, .. }) = self.circuits.get_mut(job.circuit()) {
-            *used_at = now;
+        if let Some(Circuit::Ready(ready)) = self.circuits.get_mut(job.circuit()) {
+            ready.used_at = now;
         }
         self.retain(id, job, result);
-        self.evict_idle_circuits();
+        self.let_idle_circuits_go(0);
     }
 
-    fn let_go(&mut self, job: &Job) {
+    fn let_go(&mut self, job: &mut Job) {
         let id = job.spec.id;
-        for (index, partition) in job.partitions.iter().enumerate() {
+        for (index, partition) in job.partitions.iter_mut().enumerate() {
             let index = PartitionIndex(index as u32);
             self.waiting.remove(&(id, index));
             self.ready.remove(&(id, index));
-            self.budget.release(partition.witness_bytes + partition.evaluations_bytes);
             // Its thread may still be at it; the result will be late.
-            self.num_synthesizing -= usize::from(matches!(partition.state, PartitionState::Synthesizing));
+            let is_synthesizing = matches!(partition.state, PartitionState::Synthesizing { .. });
+            self.num_synthesizing -= usize::from(is_synthesizing);
+            partition.let_go(PartitionState::Waiting, &mut self.witness_memory);
         }
         if let Some(deadline) = job.spec.deadline {
             self.deadlines.remove(&(deadline, id));
@@ -118,7 +117,7 @@ impl Scheduler {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let placement = job.spec.placement.clone();
         let partition = job.partition(index);
-        release_evaluations(partition, &mut self.budget);
+        release_evaluations(partition, &mut self.witness_memory);
         let gives_up = match &error {
             DeviceError::NotTaking { .. } => {
                 partition.refusals += 1;
@@ -134,13 +133,12 @@ impl Scheduler {
                 error.class() == ErrorClass::Caller
             }
         };
-        let refusals = partition.refusals.min(MAX_REFUSALS);
-        if gives_up || partition.attempts - refusals >= max_attempts {
+        if gives_up || partition.is_exhausted(max_attempts) {
             self.finish(id, Err(error.into()));
             return;
         }
         let witness = match std::mem::replace(&mut partition.state, PartitionState::Waiting) {
-            PartitionState::Proving { witness, .. } | PartitionState::Proved { witness, .. } => witness,
+            PartitionState::Proving { witness, .. } | PartitionState::Suspect { witness, .. } => witness,
             _ => panic!("only an attempt that was made can fail"),
         };
         partition.state = PartitionState::Ready { witness, evaluations: None };
@@ -202,12 +200,13 @@ impl Scheduler {
     pub(super) fn report_drained(&mut self) {
         if self.draining && self.jobs.is_empty() && !self.reported_drained {
             self.reported_drained = true;
-            self.drained.do_send(Drained { actor: "scheduler".into() });
+            self.stop_loading();
+            self.drained.do_send(Drained { actor: ActorName::Scheduler });
         }
     }
 }
 
-fn is_allowed(placement: &Placement, device: &DeviceId) -> bool {
+pub(super) fn is_allowed(placement: &Placement, device: &DeviceId) -> bool {
     match placement {
         Placement::Any => true,
         Placement::Device(wanted) => wanted == device,
@@ -215,9 +214,6 @@ fn is_allowed(placement: &Placement, device: &DeviceId) -> bool {
 }
 
 /// The row values of an attempt that has ended are gone, and so is their reservation.
-pub(super) fn release_evaluations(
-    partition: &mut Partition,
-    budget: &mut crate::policy::admission::ByteBudget,
-) {
-    budget.release(std::mem::take(&mut partition.evaluations_bytes));
+pub(super) fn release_evaluations(partition: &mut Partition, memory: &mut HostMemory) {
+    memory.release(std::mem::take(&mut partition.evaluations_bytes));
 }

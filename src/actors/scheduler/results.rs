@@ -26,7 +26,7 @@ impl Handler<PartitionProved> for Scheduler {
         job.add_stage_times(&proved.timings.0);
         let circuit = job.circuit().clone();
         let partition = job.partition(index);
-        release_evaluations(partition, &mut self.budget);
+        release_evaluations(partition, &mut self.witness_memory);
         let PartitionState::Proving { attempt, device, witness, since } =
             std::mem::replace(&mut partition.state, PartitionState::Waiting)
         else {
@@ -36,6 +36,7 @@ impl Handler<PartitionProved> for Scheduler {
             PartitionState::Proved { attempt, device, witness, proof: proved.proof, asked: false };
         if let Some(device) = self.devices.get_mut(&proved.device) {
             device.record_time(&circuit, now.saturating_sub(since));
+            device.record_memory(proved.memory_planned_bytes, proved.memory_peak_bytes);
         }
         self.verify_waiting(id);
         self.pump();

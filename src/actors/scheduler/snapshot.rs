@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::devices::{Device, Service};
 use super::job::{Job, PartitionState};
-use super::{Circuit, Scheduler, KINDS};
+use super::{Scheduler, KINDS};
 use crate::ids::DeviceId;
 use crate::messages::status::{
     CircuitStatus, DeviceStatus, EngineDeviceStatus, EngineStatus, JobStatus, QueueStatus,
@@ -37,8 +37,10 @@ impl Scheduler {
             circuits: self.circuit_statuses(),
             jobs: self.jobs.values().map(|job| job_status(job, now)).collect(),
             totals: self.totals,
-            host_memory_reserved_bytes: self.budget.reserved_bytes(),
-            host_memory_budget_bytes: self.budget.limit_bytes(),
+            host_memory_reserved_bytes: self.witness_memory.reserved_bytes(),
+            host_memory_budget_bytes: self.witness_memory.limit_bytes(),
+            circuit_memory_reserved_bytes: self.circuit_memory.reserved_bytes(),
+            circuit_memory_budget_bytes: self.circuit_memory.limit_bytes(),
         }
     }
 
@@ -69,10 +71,12 @@ impl Scheduler {
             let queue = queues.iter_mut().find(|queue| queue.kind == kind).expect("every kind is listed");
             for partition in &job.partitions {
                 match &partition.state {
-                    PartitionState::Waiting | PartitionState::Synthesizing | PartitionState::Ready { .. } => {
-                        queue.pending += 1;
-                    }
-                    PartitionState::Proving { .. } | PartitionState::Proved { .. } => queue.in_progress += 1,
+                    PartitionState::Waiting
+                    | PartitionState::Synthesizing { .. }
+                    | PartitionState::Ready { .. } => queue.pending += 1,
+                    PartitionState::Proving { .. }
+                    | PartitionState::Proved { .. }
+                    | PartitionState::Suspect { .. } => queue.in_progress += 1,
                     PartitionState::Done { .. } => {}
                 }
             }
@@ -85,10 +89,7 @@ impl Scheduler {
             .circuits
             .iter()
             .map(|(id, circuit)| {
-                let (state, num_bytes) = match circuit {
-                    Circuit::Loading { .. } => ("loading", 0),
-                    Circuit::Ready { circuit, .. } => ("ready", circuit.num_bytes),
-                };
+                let (state, num_bytes) = circuit.as_status();
                 CircuitStatus { circuit: id.to_string(), state: state.to_owned(), num_bytes }
             })
             .collect();
@@ -124,6 +125,8 @@ impl Scheduler {
             memory_budget_bytes: figure(|own| own.budget_bytes),
             memory_reserved_bytes: figure(|own| own.reserved_bytes),
             memory_in_use_bytes: figure(|own| own.in_use_bytes),
+            partition_planned_bytes: device.planned_bytes,
+            partition_peak_bytes: device.peak_bytes,
             resident_srs,
             partitions_proved: device.num_proved,
             partitions_failed: device.num_failed,

@@ -112,6 +112,8 @@ impl From<SrsError> for Failure {
             SrsError::Missing { path, .. }
             | SrsError::Io { path, .. }
             | SrsError::Digest { path, .. }
+            | SrsError::Unfit { path }
+            | SrsError::Stopped { path }
             | SrsError::ShapeFile { path, .. } => path.display().to_string(),
             SrsError::Length { path, section, .. } => format!("{} {section}", path.display()),
             SrsError::Point { path, section, index, .. } => format!("{} {section}[{index}]", path.display()),
@@ -158,6 +160,7 @@ fn place(error: &DeviceError) -> String {
         | DeviceError::Cancelled { at }
         | DeviceError::NotTaking { at, .. } => at.to_string(),
         DeviceError::Open { device, .. } => format!("device {device}"),
+        DeviceError::Settings { device, .. } => format!("device {device}"),
         DeviceError::SrsInUse { device, circuit } => format!("{circuit} on {device}"),
     }
 }

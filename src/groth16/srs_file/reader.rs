@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::layout::{self, Section, COUNT_BYTES, HEAD, HEAD_BYTES};
 use super::point::RawPoint;
-use super::{io_error, Progress};
+use super::{io_error, stopped, Progress, Stop};
 use crate::error::SrsError;
 use crate::groth16::{Srs, VerifyingKey};
 
@@ -35,13 +35,13 @@ impl<'a, R: Read + Seek + Send> SrsReader<'a, R> {
 
     pub fn read_vk(mut self) -> Result<VerifyingKey, SrsError> {
         let sections = layout::locate(&mut self.file, self.file_bytes, 1, self.path)?;
-        self.stream(&sections, &|_, _| (), |chunks| chunks.vk(&sections[0])).map(|(vk, _)| vk)
+        self.stream(&sections, &|_, _| (), &|| false, |chunks| chunks.vk(&sections[0])).map(|(vk, _)| vk)
     }
 
     /// The SRS and the digest of the file.
-    pub fn read(mut self, progress: Progress<'_>) -> Result<(Srs, [u8; 32]), SrsError> {
+    pub fn read(mut self, progress: Progress<'_>, is_stopped: Stop<'_>) -> Result<(Srs, [u8; 32]), SrsError> {
         let sections = layout::locate(&mut self.file, self.file_bytes, layout::SECTIONS.len(), self.path)?;
-        self.stream(&sections, progress, |chunks| {
+        self.stream(&sections, progress, is_stopped, |chunks| {
             Ok(Srs {
                 vk: chunks.vk(&sections[0])?,
                 h: chunks.section(&sections[1])?,
@@ -58,13 +58,16 @@ impl<'a, R: Read + Seek + Send> SrsReader<'a, R> {
         mut self,
         sections: &[Section],
         progress: Progress<'_>,
+        is_stopped: Stop<'_>,
         decode: impl FnOnce(&mut Chunks<'_>) -> Result<T, SrsError>,
     ) -> Result<(T, [u8; 32]), SrsError> {
         let (path, file_bytes) = (self.path, self.file_bytes);
         let (sender, receiver) = bounded(CHUNKS_AHEAD);
         std::thread::scope(|scope| {
             let reading = scope.spawn(move || self.read_all(sections, sender));
-            let decoded = decode(&mut Chunks { receiver, path, progress, done_bytes: 0, file_bytes });
+            let mut chunks = Chunks { receiver, path, progress, is_stopped, done_bytes: 0, file_bytes };
+            let decoded = decode(&mut chunks);
+            drop(chunks);
             // When decoding failed it has dropped its receiver, and the reading thread stops at its next chunk.
             let digest = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok((decoded?, digest))
@@ -115,12 +118,16 @@ struct Chunks<'a> {
     receiver: Receiver<Result<Vec<u8>, SrsError>>,
     path: &'a Path,
     progress: Progress<'a>,
+    is_stopped: Stop<'a>,
     done_bytes: u64,
     file_bytes: u64,
 }
 
 impl Chunks<'_> {
     fn next(&mut self) -> Result<Vec<u8>, SrsError> {
+        if (self.is_stopped)() {
+            return Err(stopped(self.path));
+        }
         self.receiver.recv().expect("the reading thread sends every piece of the layout, or an error")
     }
 
@@ -247,7 +254,7 @@ mod tests {
         let reached = std::sync::atomic::AtomicU64::new(0);
         let progress = |done, _| reached.store(done, std::sync::atomic::Ordering::Relaxed);
         let reader = SrsReader::new(Cursor::new(&bytes), bytes.len() as u64, Path::new("test"));
-        let (srs, digest) = reader.read(&progress).expect("the file is right");
+        let (srs, digest) = reader.read(&progress, &|| false).expect("the file is right");
         let queries = [&srs.h, &srs.l, &srs.a, &srs.b_g1];
         assert!(queries.into_iter().all(|query| *query == vec![srs.h[0]; num_points as usize]));
         assert_eq!(srs.h[0], blst_p1_affine::from_affine(&G1Affine::generator()));
@@ -261,7 +268,7 @@ mod tests {
             bytes[h + index * 96 + 95] ^= 1;
         }
         let reader = SrsReader::new(Cursor::new(&bytes), bytes.len() as u64, Path::new("test"));
-        let error = reader.read(&|_, _| ()).expect_err("two points are damaged");
+        let error = reader.read(&|_, _| (), &|| false).expect_err("two points are damaged");
         assert!(
             matches!(error, SrsError::Point { section: "h", index, .. } if index == u64::from(num_points) - 600),
             "{error}"
@@ -269,11 +276,23 @@ mod tests {
     }
 
     #[test]
+    fn reading_stops_where_it_is_when_nobody_wants_it_any_more() {
+        let bytes = file(CHUNK_BYTES as u32 / 96 + 700);
+        let reached = std::sync::atomic::AtomicU64::new(0);
+        let progress = |done, _| reached.store(done, std::sync::atomic::Ordering::Relaxed);
+        let is_stopped = || reached.load(std::sync::atomic::Ordering::Relaxed) > CHUNK_BYTES;
+        let reader = SrsReader::new(Cursor::new(&bytes), bytes.len() as u64, Path::new("test"));
+        let error = reader.read(&progress, &is_stopped).expect_err("it was stopped");
+        assert!(matches!(error, SrsError::Stopped { .. }), "{error}");
+        assert!(reached.into_inner() < 2 * CHUNK_BYTES, "not another chunk was decoded");
+    }
+
+    #[test]
     fn a_file_that_shrinks_while_it_is_read_is_an_error() {
         let bytes = file(100);
         let shorter = &bytes[..bytes.len() - 1000];
         let reader = SrsReader::new(Cursor::new(shorter), bytes.len() as u64, Path::new("test"));
-        let error = reader.read(&|_, _| ()).expect_err("the last points are missing");
+        let error = reader.read(&|_, _| (), &|| false).expect_err("the last points are missing");
         assert!(error.to_string().contains("changed while it was read"), "{error}");
     }
 }

@@ -22,6 +22,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::point::{RawPoint, BATCH_POINTS};
+use super::Stop;
 
 /// A set with a point outside the subgroup passes with probability at most 2^-64.
 const MISS_BITS: u32 = 64;
@@ -32,27 +33,29 @@ const BLOCK_POINTS: usize = 1 << 24;
 /// Group additions that cost as much as one subgroup check.
 const ADDITIONS_PER_CHECK: usize = 150;
 
-/// `Err(index)` of the first point, counted through all of `parts`, that is not in the subgroup.
+/// `Err(index)` of the first point, counted through all of `parts`, that is not in the subgroup. Once `is_stopped` says
+/// so, it returns soon, and what it returns means nothing.
 ///
 /// # Panics
 /// If the operating system gives no random numbers.
-pub(super) fn check<P: RawPoint>(parts: &[&[P]]) -> Result<(), usize> {
+pub(super) fn check<P: RawPoint>(parts: &[&[P]], is_stopped: Stop<'_>) -> Result<(), usize> {
     let num_points = parts.iter().map(|part| part.len()).sum();
     let plan = Plan::cheapest(num_points);
     let clean = match plan {
         Plan::Singly => false,
-        Plan::Grid { rounds, bits } => (0..rounds).all(|_| round_is_clean(parts, bits)),
+        Plan::Grid { rounds, bits } => (0..rounds).all(|_| round_is_clean(parts, bits, is_stopped)),
     };
     match clean {
         true => Ok(()),
-        false => check_singly(parts),
+        false => check_singly(parts, is_stopped),
     }
 }
 
-fn check_singly<P: RawPoint>(parts: &[&[P]]) -> Result<(), usize> {
+fn check_singly<P: RawPoint>(parts: &[&[P]], is_stopped: Stop<'_>) -> Result<(), usize> {
     let mut before = 0;
     for part in parts {
-        let first = part.par_iter().position_first(|point| !P::is_in_subgroup(&point.to_affine()));
+        let first =
+            part.par_iter().position_first(|point| is_stopped() || !P::is_in_subgroup(&point.to_affine()));
         if let Some(index) = first {
             return Err(before + index);
         }
@@ -85,11 +88,17 @@ impl Plan {
     }
 }
 
-/// One round over all points.
-fn round_is_clean<P: RawPoint>(parts: &[&[P]], bits: u32) -> bool {
+/// One round over all points; `false` if it was stopped.
+fn round_is_clean<P: RawPoint>(parts: &[&[P]], bits: u32, is_stopped: Stop<'_>) -> bool {
     let mut sums = Sums::new(1 << bits.div_ceil(2), 1 << (bits / 2));
     for block in parts.iter().flat_map(|part| part.chunks(BLOCK_POINTS)) {
-        sums.add_block(block);
+        if is_stopped() {
+            return false;
+        }
+        sums.add_block(block, is_stopped);
+    }
+    if is_stopped() {
+        return false;
     }
     sums.rows
         .par_iter()
@@ -111,8 +120,8 @@ impl<P: RawPoint> Sums<P> {
         }
     }
 
-    /// Throws the points of `block` into the grid.
-    fn add_block(&mut self, block: &[P]) {
+    /// Throws the points of `block` into the grid. Rows that come after it was stopped stay out of it.
+    fn add_block(&mut self, block: &[P], is_stopped: Stop<'_>) {
         let num_columns = self.columns.len();
         let cells = Cells::draw(block.len(), self.rows.len() * num_columns);
         let columns = self
@@ -122,6 +131,9 @@ impl<P: RawPoint> Sums<P> {
             .fold(
                 || vec![P::Projective::identity(); num_columns],
                 |mut columns, (row, row_sum)| {
+                    if is_stopped() {
+                        return columns;
+                    }
                     for (column, column_sum) in columns.iter_mut().enumerate() {
                         let cell = sum_gathered(block, cells.points_of(row * num_columns + column));
                         *row_sum += cell;
@@ -209,6 +221,8 @@ mod tests {
     use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective};
     use group::prime::PrimeCurveAffine;
 
+    const NEVER: Stop<'static> = &|| false;
+
     /// Multiples 1, 2, 3 … of a generator.
     fn multiples<P: RawPoint>(num_points: usize) -> Vec<P> {
         let generator = P::Affine::generator();
@@ -265,30 +279,41 @@ mod tests {
         let (plus, minus) = opposite_deviations();
         let mut points = multiples::<blst_p1_affine>(5_000);
         let odd_bits = 13;
-        assert!(round_is_clean(&[&points[..2_000], &points[2_000..]], odd_bits));
+        assert!(round_is_clean(&[&points[..2_000], &points[2_000..]], odd_bits, NEVER));
         points[1_000] = plus;
-        assert!(!round_is_clean(&[points.as_slice()], odd_bits));
+        assert!(!round_is_clean(&[points.as_slice()], odd_bits, NEVER));
         // In one cell together, once in 2^13, they would not be seen.
         points[4_000] = minus;
-        assert!((0..5).any(|_| !round_is_clean(&[points.as_slice()], odd_bits)));
-        assert!(round_is_clean(&[multiples::<blst_p2_affine>(2_000).as_slice()], 8));
+        assert!((0..5).any(|_| !round_is_clean(&[points.as_slice()], odd_bits, NEVER)));
+        assert!(round_is_clean(&[multiples::<blst_p2_affine>(2_000).as_slice()], 8, NEVER));
     }
 
     #[test]
     fn b36_sets_of_subgroup_points_pass_and_one_point_outside_is_named() {
         let g1 = multiples::<blst_p1_affine>(40_000);
         assert!(matches!(Plan::cheapest(g1.len()), Plan::Grid { .. }));
-        assert_eq!(check(&[g1.as_slice()]), Ok(()));
-        assert_eq!(check(&[&g1[..100], &g1[100..150]]), Ok(()));
+        assert_eq!(check(&[g1.as_slice()], NEVER), Ok(()));
+        assert_eq!(check(&[&g1[..100], &g1[100..150]], NEVER), Ok(()));
         let (outside, _) = opposite_deviations();
         for index in [0, 12_345, 39_999] {
             let mut bad = g1.clone();
             bad[index] = outside;
-            assert_eq!(check(&[bad.as_slice()]), Err(index));
-            assert_eq!(check(&[&bad[..20_000], &bad[20_000..]]), Err(index));
+            assert_eq!(check(&[bad.as_slice()], NEVER), Err(index));
+            assert_eq!(check(&[&bad[..20_000], &bad[20_000..]], NEVER), Err(index));
         }
         let g2 = multiples::<blst_p2_affine>(20_000);
-        assert_eq!(check(&[g2.as_slice()]), Ok(()));
+        assert_eq!(check(&[g2.as_slice()], NEVER), Ok(()));
+    }
+
+    #[test]
+    fn a_stopped_check_does_no_more_rounds() {
+        let g1 = multiples::<blst_p1_affine>(40_000);
+        let num_asked = std::sync::atomic::AtomicUsize::new(0);
+        let is_stopped = || num_asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= 3;
+        assert!(!round_is_clean(&[g1.as_slice()], 16, &is_stopped));
+        let _ = check(&[g1.as_slice()], &is_stopped);
+        // One question per row, 256 of them in each of four rounds, if it went on.
+        assert!(num_asked.into_inner() < 2 * 256 + 16, "it went on");
     }
 
     #[test]
@@ -297,10 +322,10 @@ mod tests {
         let mut points = multiples::<blst_p1_affine>(40_000);
         points[7] = plus;
         points[30_000] = minus;
-        assert_eq!(check(&[points.as_slice()]), Err(7));
+        assert_eq!(check(&[points.as_slice()], NEVER), Err(7));
         let mut all: Vec<_> = [plus, minus].repeat(20_000);
         all[0] = points[0];
-        assert_eq!(check(&[all.as_slice()]), Err(1));
+        assert_eq!(check(&[all.as_slice()], NEVER), Err(1));
     }
 
     #[test]

@@ -1,0 +1,343 @@
+//! The Synthesizer: commands in, facts out; every command is answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, Addr};
+use cuzk::actors::synthesizer::pool::WorkerPool;
+use cuzk::actors::synthesizer::{Synthesizer, SynthesizerConfig};
+use cuzk::circuits::{CustomCircuit, FilecoinRequest, SrsSource};
+use cuzk::error::{EngineError, SrsError, SynthesisError};
+use cuzk::groth16::{Blinding, Proof, Srs};
+use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
+use cuzk::messages::device::CancelFlag;
+use cuzk::messages::job::Priority;
+use cuzk::messages::lifecycle::StopActor;
+use cuzk::messages::synthesis::{
+    CheckKey, CircuitError, CircuitFailed, CircuitMeasured, CircuitPrepared, CircuitProgress, DecodeRequest,
+    JobVerified, KeyChecked, KeyVerdict, MeasureCircuit, MemoryLease, PrepareCircuit, PreparedCircuit,
+    ProofsVerified, SynthesisFailed, SynthesizeWitness, SynthesizerPeers, UnverifiedProof, VerifyProofs,
+    WitnessSynthesized,
+};
+use cuzk::policy::plan::SrsSummary;
+
+use crate::common::probe::{probe_all, ProbeHandle};
+use crate::common::{on_paused_arbiter, stopped};
+use crate::rig::circuit_with;
+use crate::squares::{srs, srs_of, Squares, NUM_SQUARINGS};
+
+/// Everything a Synthesizer says, in its order.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a test holds a few of them")]
+enum Said {
+    Progress(#[allow(dead_code, reason = "it is only printed")] CircuitProgress),
+    Measured(CircuitMeasured),
+    Prepared(CircuitPrepared),
+    CircuitFailed(CircuitFailed),
+    Synthesized(WitnessSynthesized),
+    SynthesisFailed(SynthesisFailed),
+    Verified(ProofsVerified),
+    KeyChecked(KeyChecked),
+    JobVerified(#[allow(dead_code, reason = "it is only printed")] JobVerified),
+}
+
+macro_rules! said_from {
+    ($($variant:ident($message:ty)),* $(,)?) => {
+        $(impl From<$message> for Said {
+            fn from(message: $message) -> Self {
+                Said::$variant(message)
+            }
+        })*
+    };
+}
+
+said_from! {
+    Progress(CircuitProgress),
+    Measured(CircuitMeasured),
+    Prepared(CircuitPrepared),
+    CircuitFailed(CircuitFailed),
+    Synthesized(WitnessSynthesized),
+    SynthesisFailed(SynthesisFailed),
+    Verified(ProofsVerified),
+    KeyChecked(KeyChecked),
+    JobVerified(JobVerified),
+}
+
+struct Subject {
+    address: Addr<Synthesizer>,
+    said: ProbeHandle<Said>,
+}
+
+impl Subject {
+    /// Its tasks run inside it: virtual time then stands still meanwhile.
+    fn start() -> Self {
+        let (peer, said) = probe_all::<Said>();
+        let config = SynthesizerConfig {
+            params_dir: "params".into(),
+            shape_cache_dir: None,
+            verdict_dir: None,
+            max_waiting_decodes: 4,
+        };
+        let peers = SynthesizerPeers {
+            progress: peer.clone().recipient(),
+            measured: peer.clone().recipient(),
+            prepared: peer.clone().recipient(),
+            circuit_failed: peer.clone().recipient(),
+            synthesized: peer.clone().recipient(),
+            synthesis_failed: peer.clone().recipient(),
+            verified: peer.clone().recipient(),
+            key_checked: peer.clone().recipient(),
+            job_verified: peer.recipient(),
+        };
+        let (pool, _) = WorkerPool::start(0).expect("no thread is needed");
+        Self { address: Synthesizer::new(config, pool, peers).start(), said }
+    }
+
+    /// The next fact that is no progress.
+    async fn next(&mut self) -> Said {
+        loop {
+            match self.said.next().await {
+                Said::Progress(_) => {}
+                said => return said,
+            }
+        }
+    }
+
+    async fn prepare(
+        &mut self,
+        srs: &Arc<Srs>,
+        cancel: CancelFlag,
+    ) -> Result<Arc<PreparedCircuit>, CircuitError> {
+        self.address.do_send(PrepareCircuit {
+            workload: circuit_with("squares", srs, &[2, 3]),
+            priority: Priority::Normal,
+            cancel,
+            lease: MemoryLease::default(),
+            span: tracing::Span::none(),
+        });
+        match self.next().await {
+            Said::Prepared(prepared) => Ok(prepared.circuit),
+            Said::CircuitFailed(failed) => Err(failed.error),
+            other => panic!("expected the circuit, got {other:?}"),
+        }
+    }
+
+    fn ask_for_witness(
+        &self,
+        circuit: &Arc<PreparedCircuit>,
+        partition: u32,
+        cancel: CancelFlag,
+    ) -> MemoryLease {
+        let lease = MemoryLease::default();
+        self.address.do_send(SynthesizeWitness {
+            at: WorkRef::partition(JobId(1), PartitionIndex(partition)),
+            workload: circuit_with("squares", &circuit.srs, &[2, 3]),
+            circuit: Arc::clone(circuit),
+            priority: Priority::Normal,
+            cancel,
+            lease: lease.clone(),
+            span: tracing::Span::none(),
+        });
+        lease
+    }
+
+    async fn witness(&mut self, circuit: &Arc<PreparedCircuit>, partition: u32) -> WitnessSynthesized {
+        let lease = self.ask_for_witness(circuit, partition, CancelFlag::default());
+        match self.next().await {
+            Said::Synthesized(made) => {
+                assert!(made.lease.is_same(&lease));
+                made
+            }
+            other => panic!("expected the witness, got {other:?}"),
+        }
+    }
+
+    async fn check_key(&mut self, circuit: &Arc<PreparedCircuit>, cancel: CancelFlag) -> KeyVerdict {
+        let made = self.witness(circuit, 0).await;
+        self.address.do_send(CheckKey {
+            at: made.at.clone(),
+            circuit: Arc::clone(circuit),
+            assignment: made.assignment,
+            public_inputs: made.public_inputs,
+            blinding: Blinding::random(&mut rand::rngs::OsRng),
+            priority: Priority::Normal,
+            cancel,
+            lease: MemoryLease::default(),
+            span: tracing::Span::none(),
+        });
+        match self.next().await {
+            Said::KeyChecked(checked) => {
+                assert_eq!(checked.at, made.at);
+                checked.verdict
+            }
+            other => panic!("expected the verdict, got {other:?}"),
+        }
+    }
+
+    async fn end(self) {
+        self.address.do_send(StopActor);
+        stopped(&self.address.recipient::<StopActor>()).await;
+    }
+}
+
+/// A key whose counts are right, and by which nobody can prove: one query is of other secrets.
+fn mixed_srs() -> Arc<Srs> {
+    let mut other = crate::squares::srs_of_seed(NUM_SQUARINGS, 99);
+    other.l.clone_from(&srs().l);
+    Arc::new(other)
+}
+
+#[test]
+fn a_circuit_is_measured_by_its_key_alone_and_then_prepared() {
+    on_paused_arbiter(async {
+        let mut subject = Subject::start();
+        let key = srs();
+        let (name, source) = (CircuitId::new("squares"), SrsSource::Memory(Arc::clone(&key)));
+        subject.address.do_send(MeasureCircuit {
+            circuit: name,
+            source,
+            priority: Priority::Normal,
+            span: tracing::Span::none(),
+        });
+        let Said::Measured(measured) = subject.next().await else { panic!("it can be measured") };
+        assert_eq!(measured.needs.srs, SrsSummary::of(&key));
+        let prepared = subject.prepare(&key, CancelFlag::default()).await.unwrap();
+        let shape = cuzk::policy::plan::ShapeSummary::of(&prepared.shape);
+        assert_eq!(
+            (measured.needs.shape.domain_log2, measured.needs.shape.num_inputs, measured.needs.shape.num_aux),
+            (shape.domain_log2, shape.num_inputs, shape.num_aux)
+        );
+        assert!(measured.needs.shape.num_rows <= shape.num_rows);
+        assert!(measured.needs.num_bytes > key.num_bytes());
+
+        let missing = SrsSource::File("/nowhere/squares.params".into());
+        subject.address.do_send(MeasureCircuit {
+            circuit: CircuitId::new("nowhere"),
+            source: missing,
+            priority: Priority::Normal,
+            span: tracing::Span::none(),
+        });
+        let Said::CircuitFailed(failed) = subject.next().await else { panic!("there is no such file") };
+        assert!(failed.error.to_string().contains("for circuit nowhere"), "{}", failed.error);
+        subject.end().await;
+    });
+}
+
+#[test]
+fn b38_a_key_with_other_counts_fails_and_a_cancelled_one_is_not_loaded() {
+    on_paused_arbiter(async {
+        let mut subject = Subject::start();
+        let longer = Arc::new(srs_of(NUM_SQUARINGS + 1));
+        let error = subject.prepare(&longer, CancelFlag::default()).await.unwrap_err();
+        assert!(matches!(error, CircuitError::Srs(SrsError::Mismatch { .. })), "{error}");
+        let cancel = CancelFlag::default();
+        cancel.cancel();
+        let error = subject.prepare(&srs(), cancel).await.unwrap_err();
+        assert!(matches!(error, CircuitError::Srs(SrsError::Stopped { .. })), "{error}");
+        subject.end().await;
+    });
+}
+
+#[test]
+fn witnesses_are_made_and_proofs_judged_one_by_one() {
+    on_paused_arbiter(async {
+        let mut subject = Subject::start();
+        let circuit = subject.prepare(&srs(), CancelFlag::default()).await.unwrap();
+        let mut proofs = Vec::new();
+        for partition in 0..2 {
+            let made = subject.witness(&circuit, partition).await;
+            let evaluations = circuit.shape.evaluate(&made.assignment).unwrap();
+            let blinding = Blinding::random(&mut rand::rngs::OsRng);
+            let proof: Proof = cuzk::groth16::prover::prove(
+                &circuit.srs,
+                &circuit.shape,
+                &made.assignment,
+                evaluations,
+                &blinding,
+            )
+            .unwrap();
+            proofs.push(UnverifiedProof { at: made.at, proof, public_inputs: made.public_inputs });
+        }
+        // The second proof is not of the first one's inputs.
+        let wrong = UnverifiedProof {
+            at: WorkRef::partition(JobId(1), PartitionIndex(2)),
+            proof: proofs[1].proof.clone(),
+            public_inputs: Arc::clone(&proofs[0].public_inputs),
+        };
+        proofs.insert(1, wrong);
+        subject.address.do_send(VerifyProofs {
+            circuit: Arc::clone(&circuit),
+            proofs,
+            priority: Priority::Normal,
+            span: tracing::Span::none(),
+        });
+        let Said::Verified(verified) = subject.next().await else { panic!("proofs are judged") };
+        let holds: Vec<bool> = verified.verdicts.iter().map(|(_, holds)| *holds).collect();
+        assert_eq!(holds, [true, false, true]);
+
+        // Cancelled before it began: no answer, and the lease is let go.
+        let cancel = CancelFlag::default();
+        cancel.cancel();
+        let lease = subject.ask_for_witness(&circuit, 0, cancel);
+        subject.said.expect_silence(Duration::from_millis(50)).await;
+        let watch = lease.watch();
+        drop(lease);
+        assert_eq!(watch.strong_count(), 0);
+        subject.end().await;
+    });
+}
+
+#[test]
+fn b40_a_witness_that_does_not_satisfy_is_a_failure_naming_the_constraint() {
+    on_paused_arbiter(async {
+        let mut subject = Subject::start();
+        let prepared = subject.prepare(&srs(), CancelFlag::default()).await.unwrap();
+        let broken = Squares { broken_at: Some(3), ..Squares::of(2) };
+        let inputs = broken.public_inputs();
+        let workload = CustomCircuit::new(
+            CircuitId::new("squares"),
+            SrsSource::Memory(srs()),
+            Squares::blank(NUM_SQUARINGS),
+            vec![(broken, inputs)],
+        );
+        subject.address.do_send(SynthesizeWitness {
+            at: WorkRef::partition(JobId(1), PartitionIndex(0)),
+            workload: workload.into_workload(),
+            circuit: prepared,
+            priority: Priority::Normal,
+            cancel: CancelFlag::default(),
+            lease: MemoryLease::default(),
+            span: tracing::Span::none(),
+        });
+        let Said::SynthesisFailed(failed) = subject.next().await else { panic!("it is not satisfied") };
+        assert!(matches!(failed.error, SynthesisError::Unsatisfied { index: 3, .. }), "{}", failed.error);
+        subject.end().await;
+    });
+}
+
+#[test]
+fn the_hosts_own_proof_tells_a_right_key_from_a_wrong_one() {
+    on_paused_arbiter(async {
+        let mut subject = Subject::start();
+        let right = subject.prepare(&srs(), CancelFlag::default()).await.unwrap();
+        assert_eq!(subject.check_key(&right, CancelFlag::default()).await, KeyVerdict::Right);
+        let wrong = subject.prepare(&mixed_srs(), CancelFlag::default()).await.unwrap();
+        assert_eq!(subject.check_key(&wrong, CancelFlag::default()).await, KeyVerdict::Wrong);
+        let cancel = CancelFlag::default();
+        cancel.cancel();
+        assert_eq!(subject.check_key(&right, cancel).await, KeyVerdict::Unknown);
+        subject.end().await;
+    });
+}
+
+#[test]
+fn a_request_that_cannot_be_decoded_is_answered() {
+    on_paused_arbiter(async {
+        let subject = Subject::start();
+        let decode =
+            DecodeRequest { request: Box::<FilecoinRequest>::default(), priority: Priority::Critical };
+        let error = subject.address.send(decode).await.unwrap().unwrap_err();
+        assert!(matches!(error, EngineError::Request(_)), "{error}");
+        subject.end().await;
+    });
+}
