@@ -11,6 +11,8 @@ mod msm;
 #[cfg(feature = "cuda")]
 mod ntt;
 #[cfg(feature = "cuda")]
+mod proof;
+#[cfg(feature = "cuda")]
 mod report;
 
 use std::process::ExitCode;
@@ -59,6 +61,8 @@ enum Kernel {
     MsmG1,
     /// The same in G2.
     MsmG2,
+    /// Whole proofs, from a witness in host memory to their bytes.
+    Proof,
 }
 
 fn main() -> ExitCode {
