@@ -1,14 +1,16 @@
 #!/bin/sh
 # Checks of the CUDA part that need no GPU. For CI and for people.
 #
-#   kernels/check.sh            gate, then shim
+#   kernels/check.sh            gate, passes, shim
 #   kernels/check.sh STEP...
 #
 #   gate   installs the pinned nvcc (setup-nvcc.sh), compiles the field routines alone for each architecture and
 #          compares their multiplication counts in SASS with the table below: a lost fusion of multiplication
 #          pairs halves the speed and fails no other test. A few seconds, and the installation.
+#   passes no local memory, hence no spilled register, in the kernels of ntt.cu and quotient.cu, each architecture.
+#          Some minutes.
 #   shim   tests of crates/cuda_shim: without a driver every call fails cleanly, with one it goes through.
-#   host   the arithmetic compiled for the host under sanitizers against the CPU's (cargo test --test kernels_host).
+#   host   the arithmetic and the transforms compiled for the host under sanitizers against the CPU's.
 #   lint   clippy with feature cuda.
 #   build  everything with feature cuda, where a missing or failing nvcc is an error.
 set -eu
@@ -53,17 +55,35 @@ gate() {
     done
 }
 
+passes() {
+    nvcc=$(kernels/setup-nvcc.sh | tail -n 1)
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    for arch in 80 86 89 90 120; do
+        for file in ntt quotient; do
+            "$nvcc" -std=c++17 -O3 -cubin -arch="sm_$arch" -o "$folder/passes.cubin" "kernels/$file.cu"
+            "$(dirname "$nvcc")/nvdisasm" "$folder/passes.cubin" > "$folder/passes.sass"
+            spilled=$(awk '/^\.text\./ { name = $1 } / (LDL|STL)[. ]/ { print name }' "$folder/passes.sass" | sort | uniq -c)
+            if [ -n "$spilled" ]; then
+                printf 'sm_%s, %s.cu: local memory accesses:\n%s\n' "$arch" "$file" "$spilled" >&2
+                exit 1
+            fi
+        done
+        echo "sm_$arch: no local memory in the transforms' passes"
+    done
+}
+
 shim() { (cd crates/cuda_shim && cargo test --quiet); }
 
-host() { cargo test --release --test kernels_host; }
+host() { cargo test --release --test kernels_host --test kernels_ntt_host; }
 
 lint() { cargo clippy --release --all-targets --features cuda -- -D warnings; }
 
 build() { CUZK_KERNELS=require cargo build --release --features cuda; }
 
-for step in ${*:-gate shim}; do
+for step in ${*:-gate passes shim}; do
     case "$step" in
-    gate | shim | host | lint | build) "$step" ;;
+    gate | passes | shim | host | lint | build) "$step" ;;
     *) echo "unknown step $step" >&2; exit 2 ;;
     esac
 done

@@ -5,12 +5,14 @@
 mod ntt_cases;
 
 use blst::blst_fr;
-use blstrs::Scalar;
+use blstrs::{G1Projective, G2Projective, Scalar};
 use cuzk::cuda::{
     devices, Context, CudaError, DeviceBuffer, NttDomain, NttKernels, Priority, Reservation, Stream,
+    SyntheticKernels, SyntheticSource,
 };
 use cuzk::policy::ntt_plan;
 use ff::{Field, PrimeField};
+use group::{Curve, Group};
 use ntt_cases::{assert_same, bit_reversed, random_scalars, to_raw, transformed};
 use rayon::prelude::*;
 
@@ -165,6 +167,30 @@ fn cheap_scalars(count: usize, seed: u64) -> Vec<Scalar> {
         Scalar::from(blst_fr { l: [word(0), word(1), word(2), word(3) >> 4] })
     };
     (0..count).into_par_iter().map(value).collect()
+}
+
+#[test]
+fn synthetic_inputs_are_what_the_host_says() {
+    let gpu = Gpu::first();
+    let reservation = gpu.reservation(1 << 30);
+    let kernels = SyntheticKernels::load(&gpu.context).unwrap();
+    let source = SyntheticSource { seed: 77, bits_of_1024: 922 };
+    let scalars = read(&kernels.scalars(&reservation, &gpu.stream, source, 10_000).unwrap());
+    let expected: Vec<_> = (0..10_000).map(|index| source.scalar(index)).collect();
+    assert_same("scalars", &scalars, &expected);
+    let num_bits =
+        expected.iter().filter(|scalar| **scalar == Scalar::ONE || **scalar == Scalar::ZERO).count();
+    assert!((8_800..9_200).contains(&num_bits), "{num_bits} of 10,000 are bits");
+
+    let g1 = kernels.g1_points(&reservation, &gpu.stream, source, 1000).unwrap().read().unwrap();
+    let g2 = kernels.g2_points(&reservation, &gpu.stream, source, 1000).unwrap().read().unwrap();
+    for index in 0..1000 {
+        let logarithm = Scalar::from(source.logarithm(index));
+        let point = (G1Projective::generator() * logarithm).to_affine();
+        assert_eq!(g1[index], *point.as_ref(), "G1, {index}");
+        let point = (G2Projective::generator() * logarithm).to_affine();
+        assert_eq!(g2[index], *point.as_ref(), "G2, {index}");
+    }
 }
 
 fn index_of_place(place: usize, log2: u32) -> usize {

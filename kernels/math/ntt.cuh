@@ -65,6 +65,15 @@ CUZK_HD Fr twiddle(const Twiddles &table, uint32_t b)
     return high == 0 ? w : w * fr_load(table.high + high);
 }
 
+// Keeps the compiler from loading all of a round's twiddles, and working on several products, at once: a round needs
+// most registers for its elements, and other warps fill the pipe.
+CUZK_HD void one_at_a_time()
+{
+#if defined(__CUDA_ARCH__)
+    __syncwarp();
+#endif
+}
+
 CUZK_HD void butterfly(Fr &x, Fr &y)
 {
     Fr difference = x - y;
@@ -72,82 +81,87 @@ CUZK_HD void butterfly(Fr &x, Fr &y)
     y = difference;
 }
 
+// Whether any thread of the warp needs a multiplication: all of them do it or none, so that they stay together.
+CUZK_HD bool any_thread(bool needs)
+{
+#if defined(__CUDA_ARCH__)
+    return __any_sync(__activemask(), needs);
+#else
+    return needs;
+#endif
+}
+
+// x[i] = x[i] w for one, two or four elements, one after the other.
+CUZK_HD void scale(Fr (&x)[8], int first, int count, const Fr &w)
+{
+    CUZK_UNROLL
+    for (int i = first; i < first + count; i++) {
+        one_at_a_time();
+        x[i] = x[i] * w;
+    }
+}
+
 // Three levels of eight elements, of which the first `skipped` are done: block b, its halves 2b and 2b + 1, and
-// its quarters. W[0] = 1 is not multiplied by.
+// its quarters. Warps all of whose blocks are 0 do not multiply by W[0] = 1.
 template <bool COMPUTED>
 CUZK_HD void round_to_bit_reversed(Fr (&x)[8], const Twiddles &table, uint32_t b, uint32_t skipped)
 {
+    bool nontrivial = any_thread(b != 0);
     if (skipped < 1) {
-        if (b != 0) {
-            Fr w = twiddle<COMPUTED>(table, b);
-            CUZK_UNROLL
-            for (int i = 4; i < 8; i++)
-                x[i] = x[i] * w;
-        }
+        if (nontrivial)
+            scale(x, 4, 4, twiddle<COMPUTED>(table, b));
         CUZK_UNROLL
         for (int i = 0; i < 4; i++)
             butterfly(x[i], x[i + 4]);
     }
     if (skipped < 2) {
-        if (b != 0) {
-            Fr w = twiddle<COMPUTED>(table, 2 * b);
-            x[2] = x[2] * w;
-            x[3] = x[3] * w;
+        CUZK_UNROLL
+        for (int half = 0; half < 2; half++) {
+            one_at_a_time();
+            if (half != 0 || nontrivial)
+                scale(x, 4 * half + 2, 2, twiddle<COMPUTED>(table, 2 * b + half));
+            butterfly(x[4 * half], x[4 * half + 2]);
+            butterfly(x[4 * half + 1], x[4 * half + 3]);
         }
-        Fr w = twiddle<COMPUTED>(table, 2 * b + 1);
-        x[6] = x[6] * w;
-        x[7] = x[7] * w;
-        butterfly(x[0], x[2]);
-        butterfly(x[1], x[3]);
-        butterfly(x[4], x[6]);
-        butterfly(x[5], x[7]);
     }
-    if (b != 0)
-        x[1] = x[1] * twiddle<COMPUTED>(table, 4 * b);
     CUZK_UNROLL
-    for (int i = 1; i < 4; i++)
-        x[2 * i + 1] = x[2 * i + 1] * twiddle<COMPUTED>(table, 4 * b + i);
-    CUZK_UNROLL
-    for (int i = 0; i < 4; i++)
-        butterfly(x[2 * i], x[2 * i + 1]);
+    for (int quarter = 0; quarter < 4; quarter++) {
+        one_at_a_time();
+        if (quarter != 0 || nontrivial)
+            scale(x, 2 * quarter + 1, 1, twiddle<COMPUTED>(table, 4 * b + quarter));
+        butterfly(x[2 * quarter], x[2 * quarter + 1]);
+    }
 }
 
 // The transpose of round_to_bit_reversed.
 template <bool COMPUTED>
 CUZK_HD void round_from_bit_reversed(Fr (&x)[8], const Twiddles &table, uint32_t b, uint32_t skipped)
 {
+    bool nontrivial = any_thread(b != 0);
     CUZK_UNROLL
-    for (int i = 0; i < 4; i++)
-        butterfly(x[2 * i], x[2 * i + 1]);
-    if (b != 0)
-        x[1] = x[1] * twiddle<COMPUTED>(table, 4 * b);
-    CUZK_UNROLL
-    for (int i = 1; i < 4; i++)
-        x[2 * i + 1] = x[2 * i + 1] * twiddle<COMPUTED>(table, 4 * b + i);
+    for (int quarter = 0; quarter < 4; quarter++) {
+        one_at_a_time();
+        butterfly(x[2 * quarter], x[2 * quarter + 1]);
+        if (quarter != 0 || nontrivial)
+            scale(x, 2 * quarter + 1, 1, twiddle<COMPUTED>(table, 4 * b + quarter));
+    }
     if (skipped < 2) {
-        butterfly(x[0], x[2]);
-        butterfly(x[1], x[3]);
-        butterfly(x[4], x[6]);
-        butterfly(x[5], x[7]);
-        if (b != 0) {
-            Fr w = twiddle<COMPUTED>(table, 2 * b);
-            x[2] = x[2] * w;
-            x[3] = x[3] * w;
+        CUZK_UNROLL
+        for (int half = 0; half < 2; half++) {
+            one_at_a_time();
+            butterfly(x[4 * half], x[4 * half + 2]);
+            butterfly(x[4 * half + 1], x[4 * half + 3]);
+            if (half != 0 || nontrivial)
+                scale(x, 4 * half + 2, 2, twiddle<COMPUTED>(table, 2 * b + half));
         }
-        Fr w = twiddle<COMPUTED>(table, 2 * b + 1);
-        x[6] = x[6] * w;
-        x[7] = x[7] * w;
     }
     if (skipped < 1) {
+        one_at_a_time();
         CUZK_UNROLL
         for (int i = 0; i < 4; i++)
             butterfly(x[i], x[i + 4]);
-        if (b != 0) {
-            Fr w = twiddle<COMPUTED>(table, b);
-            CUZK_UNROLL
-            for (int i = 4; i < 8; i++)
-                x[i] = x[i] * w;
-        }
+        if (nontrivial)
+            scale(x, 4, 4, twiddle<COMPUTED>(table, b));
     }
 }
 
@@ -211,8 +225,17 @@ CUZK_HD uint32_t swizzled(uint32_t local)
     return local ^ (((local >> 3) ^ (local >> 5) ^ (local >> 8)) & 7);
 }
 
-// The thread's number, read anew each time: what is computed from it then does not stay in registers over the rounds,
-// which need all there are.
+// `value`, which the compiler takes for a new one each time, and the numbers of the thread and its block: what is
+// computed from them is computed where it is needed and does not stay in registers over the rounds, which need all
+// there are.
+CUZK_HD uint32_t anew(uint32_t value)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("mov.u32 %0, %0;" : "+r"(value));
+#endif
+    return value;
+}
+
 CUZK_HD uint32_t thread_number()
 {
 #if defined(__CUDA_ARCH__)
@@ -224,53 +247,73 @@ CUZK_HD uint32_t thread_number()
 #endif
 }
 
+CUZK_HD uint32_t block_number()
+{
+#if defined(__CUDA_ARCH__)
+    uint32_t number;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(number));
+    return number;
+#else
+    return blockIdx.x;
+#endif
+}
+
 // A pass within its tile, by 2^(tile_log2 - 3) threads with 32 << tile_log2 bytes of shared memory.
 // 3 <= num_levels <= tile_log2 <= min(11, domain_log2), and stride 1 or at least the tile's columns.
+// SPREAD: in tiles of blocks far apart (Tile::spread).
+template <bool SPREAD = false>
 struct TilePass {
-    Tile tile;
+    // The kernel's parameters.
+    uint32_t domain_log2, first_level, num_levels, tile_log2;
     uint4 *shared;
-    uint32_t tile_log2;
-    // The mapping in which the threads hold the elements now.
-    uint32_t shift;
 
-    CUZK_HD TilePass(const Tile &where, uint4 *shared_tile, uint32_t log2)
-        : tile(where), shared(shared_tile), tile_log2(log2), shift(0)
+    CUZK_HD TilePass(uint4 *shared_tile, uint32_t domain_log2, uint32_t first_level, uint32_t num_levels,
+                     uint32_t tile_log2)
+        : domain_log2(domain_log2), first_level(first_level), num_levels(num_levels), tile_log2(tile_log2),
+          shared(shared_tile)
     {
     }
 
+    CUZK_HD Tile tile() const
+    {
+        if (SPREAD)
+            return Tile::spread(anew(domain_log2), anew(num_levels), anew(tile_log2), block_number());
+        return Tile(anew(domain_log2), anew(first_level), anew(num_levels), anew(tile_log2), block_number());
+    }
+
     // Round r starts at level `start(r)` of the pass, whose first `skipped(r)` levels belong to the round before.
-    CUZK_HD uint32_t last_round() const { return (tile.num_levels + NTT_ROUND_LEVELS - 1) / NTT_ROUND_LEVELS - 1; }
+    CUZK_HD uint32_t last_round() const { return (anew(num_levels) + NTT_ROUND_LEVELS - 1) / NTT_ROUND_LEVELS - 1; }
+    template <bool TO_BIT_REVERSED>
+    CUZK_HD uint32_t first_round() const
+    {
+        return TO_BIT_REVERSED ? 0 : last_round();
+    }
     CUZK_HD uint32_t start(uint32_t round) const
     {
-        uint32_t wanted = NTT_ROUND_LEVELS * round, last = tile.num_levels - NTT_ROUND_LEVELS;
+        uint32_t wanted = NTT_ROUND_LEVELS * round, last = anew(num_levels) - NTT_ROUND_LEVELS;
         return wanted < last ? wanted : last;
     }
     CUZK_HD uint32_t skipped(uint32_t round) const { return NTT_ROUND_LEVELS * round - start(round); }
     CUZK_HD uint32_t round_shift(uint32_t round) const
     {
-        return tile.column_log2 + tile.num_levels - NTT_ROUND_LEVELS - start(round);
+        return tile().column_log2 + anew(num_levels) - NTT_ROUND_LEVELS - start(round);
     }
 
     // The mapping for global memory before or after a round: where rows are adjacent places, the one that has a
     // warp on adjacent places.
     CUZK_HD uint32_t memory_shift(uint32_t round) const
     {
-        return tile.stride_log2 == 0 ? tile_log2 - 3 : round_shift(round);
+        return first_level + num_levels == domain_log2 ? tile_log2 - 3 : round_shift(round);
     }
 
-    // The tile's place of the thread's first element.
-    CUZK_HD uint32_t first_local() const { return local_place(thread_number(), shift); }
+    // The tile's place of the thread's first element in a mapping.
+    CUZK_HD uint32_t first_local(uint32_t shift) const { return local_place(thread_number(), shift); }
 
-    CUZK_HD void put(const Fr (&x)[8])
+    CUZK_HD void set(uint32_t swizzled_place, const Fr &value)
     {
-        uint32_t base = swizzled(first_local());
-        CUZK_UNROLL
-        for (uint32_t e = 0; e < NTT_ELEMENTS; e++) {
-            uint32_t at = base ^ swizzled(e << shift);
-            const uint32_t *limb = x[e].limb;
-            shared[at] = uint4{limb[0], limb[1], limb[2], limb[3]};
-            shared[at + (1u << tile_log2)] = uint4{limb[4], limb[5], limb[6], limb[7]};
-        }
+        const uint32_t *limb = value.limb;
+        shared[swizzled_place] = uint4{limb[0], limb[1], limb[2], limb[3]};
+        shared[swizzled_place + (1u << tile_log2)] = uint4{limb[4], limb[5], limb[6], limb[7]};
     }
 
     CUZK_HD Fr get(uint32_t swizzled_place) const
@@ -279,50 +322,93 @@ struct TilePass {
         return Fr{{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
     }
 
-    // To another mapping. Writes only what this thread read in the exchange before, hence one barrier.
-    CUZK_HD void exchange(Fr (&x)[8], uint32_t to)
+    CUZK_HD void put(const Fr (&x)[8], uint32_t shift)
     {
-        if (shift == to)
-            return;
-        put(x);
-        __syncthreads();
-        shift = to;
-        uint32_t base = swizzled(local_place(thread_number(), to));
+        uint32_t base = swizzled(first_local(shift));
         CUZK_UNROLL
         for (uint32_t e = 0; e < NTT_ELEMENTS; e++)
-            x[e] = get(base ^ swizzled(e << to));
+            set(base ^ swizzled(e << shift), x[e]);
     }
 
-    // Calls visit(e, place in the vector) for the thread's elements in the present mapping. The tile's blocks, if
-    // there are several, must be side by side.
-    template <class Visit>
-    CUZK_HD void for_each_place(Visit visit) const
+    CUZK_HD void get_all(Fr (&x)[8], uint32_t shift) const
     {
-        uint32_t first = tile.place(first_local());
-        uint32_t step_log2 = shift - tile.column_log2 + tile.stride_log2;
+        uint32_t base = swizzled(first_local(shift));
+        CUZK_UNROLL
+        for (uint32_t e = 0; e < NTT_ELEMENTS; e++)
+            x[e] = get(base ^ swizzled(e << shift));
+    }
+
+    // From one mapping to another. Writes only what this thread read in the exchange before, hence one barrier.
+    CUZK_HD void exchange(Fr (&x)[8], uint32_t from, uint32_t to)
+    {
+        if (from == to)
+            return;
+        put(x, from);
+        __syncthreads();
+        get_all(x, to);
+    }
+
+    // Calls visit(e, place in the vector) for the thread's elements in a mapping. The tile's blocks, if there are
+    // several, must be side by side.
+    template <class Visit>
+    CUZK_HD void for_each_place(uint32_t shift, Visit visit) const
+    {
+        Tile where = tile();
+        uint32_t first = where.place(first_local(shift));
+        uint32_t step_log2 = shift - where.column_log2 + where.stride_log2;
         CUZK_UNROLL
         for (uint32_t e = 0; e < NTT_ELEMENTS; e++)
             visit(e, first + (e << step_log2));
     }
 
-    // All rounds, from whatever mapping, which is then that of the last one done.
-    template <bool TO_BIT_REVERSED, bool COMPUTED>
+    // All rounds, from the first one's mapping for memory, or with !FROM_MEMORY from its own, to the last one's own.
+    template <bool TO_BIT_REVERSED, bool COMPUTED, bool FROM_MEMORY = true>
     CUZK_HD void run(Fr (&x)[8], const Twiddles &table)
     {
-        uint32_t last = last_round();
 #if defined(__CUDACC__)
 #pragma unroll 1
 #endif
-        for (uint32_t i = 0; i <= last; i++) {
-            uint32_t round = TO_BIT_REVERSED ? i : last - i;
-            exchange(x, round_shift(round));
-            uint32_t block = tile.block(thread_number() >> shift, start(round));
+        for (uint32_t i = 0; i <= last_round(); i++) {
+            uint32_t round = TO_BIT_REVERSED ? i : last_round() - i;
+            uint32_t shift = round_shift(round);
+            if (i != 0)
+                exchange(x, round_shift(TO_BIT_REVERSED ? round - 1 : round + 1), shift);
+            else if (FROM_MEMORY)
+                exchange(x, memory_shift(round), shift);
+            uint32_t block = tile().block(thread_number() >> shift, start(round));
             if (TO_BIT_REVERSED)
                 round_to_bit_reversed<COMPUTED>(x, table, block, skipped(round));
             else
                 round_from_bit_reversed<COMPUTED>(x, table, block, skipped(round));
         }
     }
+
+    // Replaces each of the thread's elements by visit(element, its place in the vector), where visit is
+    // make_visit(the first place), one after the other through shared memory: little code and few registers. In the
+    // mapping of `round`, after an exchange into it or before any.
+    template <class MakeVisit>
+    CUZK_HD void replace_each(Fr (&x)[8], uint32_t round, MakeVisit make_visit)
+    {
+        uint32_t shift = round_shift(round);
+        put(x, shift);
+        {
+            Tile where = tile();
+            uint32_t local = first_local(shift), place = where.place(local);
+            uint32_t step_log2 = shift - where.column_log2 + where.stride_log2;
+            auto visit = make_visit(place);
+#if defined(__CUDACC__)
+#pragma unroll 1
+#endif
+            for (uint32_t e = 0; e < NTT_ELEMENTS; e++) {
+                uint32_t at = swizzled(local | e << shift);
+                set(at, visit(get(at), place + (e << step_log2)));
+            }
+        }
+        get_all(x, shift);
+    }
+
+    // From the mapping of `round` to its mapping for memory.
+    CUZK_HD void prepare_store(Fr (&x)[8], uint32_t round) { exchange(x, round_shift(round), memory_shift(round)); }
 };
 
 // One pass, in place.
@@ -330,15 +416,15 @@ template <bool TO_BIT_REVERSED, bool COMPUTED>
 CUZK_HD void ntt_pass(Fr *values, const Twiddles &table, uint4 *shared, uint32_t domain_log2,
                       uint32_t first_level, uint32_t num_levels, uint32_t tile_log2)
 {
-    Tile tile(domain_log2, first_level, num_levels, tile_log2, blockIdx.x);
-    TilePass pass(tile, shared, tile_log2);
-    uint32_t last = pass.last_round();
+    TilePass<> pass(shared, domain_log2, first_level, num_levels, tile_log2);
+    uint32_t load_shift = pass.memory_shift(pass.template first_round<TO_BIT_REVERSED>());
     Fr x[8];
-    pass.shift = pass.memory_shift(TO_BIT_REVERSED ? 0 : last);
-    pass.for_each_place([&](uint32_t e, uint32_t place) { x[e] = fr_load(values + place); });
-    pass.run<TO_BIT_REVERSED, COMPUTED>(x, table);
-    pass.exchange(x, pass.memory_shift(TO_BIT_REVERSED ? last : 0));
-    pass.for_each_place([&](uint32_t e, uint32_t place) { fr_store(values + place, x[e]); });
+    pass.for_each_place(load_shift, [&](uint32_t e, uint32_t place) { x[e] = fr_load(values + place); });
+    pass.template run<TO_BIT_REVERSED, COMPUTED>(x, table);
+    uint32_t last = pass.template first_round<!TO_BIT_REVERSED>();
+    pass.prepare_store(x, last);
+    pass.for_each_place(pass.memory_shift(last),
+                        [&](uint32_t e, uint32_t place) { fr_store(values + place, x[e]); });
 }
 
 } // namespace cuzk

@@ -5,7 +5,7 @@
 //! ```text
 //! floor 4   backend/                         a proof's stages on one device: `DeviceBackend`
 //! floor 3   msm.rs ntt.rs quotient.rs       safe launchers, one per kernel file: check shapes, then launch
-//!           witness.rs selftest.rs
+//!           witness.rs synthetic.rs selftest.rs
 //! floor 2   context.rs stream.rs             owned handles, thread-bound; memory charged to reservations
 //!           memory.rs module.rs staging.rs
 //! floor 1   sys.rs error.rs                  raw calls with results as c_int; CudaError
@@ -34,6 +34,7 @@ mod quotient;
 pub mod selftest;
 mod staging;
 mod stream;
+mod synthetic;
 mod sys;
 pub mod witness;
 
@@ -43,3 +44,4 @@ pub use memory::{DeviceBuffer, DeviceData, DeviceSlice, Pending, PinnedBuffer, P
 pub use module::{kernel_images, kernel_targets, Arguments, Function, KernelImage, LaunchShape, Module};
 pub use ntt::{NttDomain, NttKernels, PassKernelInfo};
 pub use stream::{Event, Priority, Stream};
+pub use synthetic::{generator_multiples, SyntheticKernels, SyntheticSource};

@@ -20,40 +20,6 @@ pub fn expect_equal<T: PartialEq + Debug>(
     Err(format!("{what}: wrong result {result:?}, must be {expected:?}").into())
 }
 
-/// Scalars without pattern, each from its index alone.
-#[derive(Clone, Copy)]
-pub struct ScalarSource {
-    seed: u64,
-}
-
-impl ScalarSource {
-    pub fn new(seed: u64) -> Self {
-        Self { seed }
-    }
-
-    /// The Montgomery words of scalar `index`: below 2^252, hence below r.
-    pub fn words(self, index: usize) -> [u64; 4] {
-        let start = self.seed.wrapping_add(4 * index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let word = |k: u64| mix(start.wrapping_add(k.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        [word(0), word(1), word(2), word(3) >> 4]
-    }
-
-    pub fn raw(self, index: usize) -> blst_fr {
-        blst_fr { l: self.words(index) }
-    }
-
-    pub fn scalar(self, index: usize) -> Scalar {
-        Scalar::from(self.raw(index))
-    }
-}
-
-/// The finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
 /// 32 bytes, Montgomery, little-endian.
 pub fn scalar_of(bytes: &[u8]) -> Scalar {
     let mut words =

@@ -2,14 +2,16 @@
 
 use std::error::Error;
 
+use blst::blst_fr;
 use blstrs::Scalar;
 use cuzk::cuda::selftest::{Chain, SelfTest, Timed, CHAIN_THREADS};
+use cuzk::cuda::SyntheticSource;
 
-use crate::check::{expect_equal, montgomery_product, scalar_of, FpLimbs, ScalarSource};
+use crate::check::{expect_equal, montgomery_product, scalar_of, FpLimbs};
 use crate::kernels::Bench;
 use crate::report::{Row, Work};
 
-const SEED: u64 = 0x6669_656c;
+const SOURCE: SyntheticSource = SyntheticSource { seed: 0x6669_656c, bits_of_1024: 0 };
 /// Threads whose results are recomputed.
 const NUM_SAMPLES: usize = 16;
 
@@ -18,11 +20,10 @@ pub fn measure_fp(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
     [(Chain::FpMul, "fp mul", 294.0), (Chain::FpSqr, "fp sqr", 228.0)]
         .into_iter()
         .map(|(chain, name, wide)| {
-            let source = ScalarSource::new(SEED);
-            // Six words each; below 2^255, hence below p.
+            // Six words each; below 2^376, hence below p.
             let element = |index: usize| {
-                let words = source.words(index);
-                [words[0], words[1], words[2], words[3], words[0] ^ words[2], words[3] >> 8]
+                let [w0, w1, w2, w3] = words(index);
+                [w0, w1, w2, w3, w0 ^ w2.rotate_left(17), w3 >> 8]
             };
             let bytes = |index| element(index).into_iter().flat_map(u64::to_le_bytes).collect();
             let (timed, steps) = run_chain(bench, chain, bytes)?;
@@ -46,11 +47,10 @@ pub fn measure_fp(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
 
 /// Multiplications of the scalar field.
 pub fn measure_fr(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
-    let source = ScalarSource::new(SEED);
-    let bytes = |index: usize| source.words(index).into_iter().flat_map(u64::to_le_bytes).collect();
+    let bytes = |index: usize| words(index).into_iter().flat_map(u64::to_le_bytes).collect();
     let (timed, steps) = run_chain(bench, Chain::FrMul, bytes)?;
     for thread in samples(timed.results.len() / 32) {
-        let [mut x, mut y]: [Scalar; 2] = [source.scalar(thread), source.scalar(thread + 1)];
+        let [mut x, mut y]: [Scalar; 2] = [SOURCE.scalar(thread), SOURCE.scalar(thread + 1)];
         for _ in 0..steps {
             x *= y;
             y *= x;
@@ -58,6 +58,10 @@ pub fn measure_fr(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
         expect_equal("fr mul", &scalar_of(&timed.results[thread * 32..][..32]), &(x + y))?;
     }
     Ok(vec![row(bench, "fr mul", &timed, steps, 32, 116.0)])
+}
+
+fn words(index: usize) -> [u64; 4] {
+    blst_fr::from(SOURCE.scalar(index)).l
 }
 
 fn run_chain(

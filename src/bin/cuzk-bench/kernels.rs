@@ -5,7 +5,7 @@ use std::error::Error;
 use cuzk::cuda::{devices, Context, CudaError, Event, Reservation, Stream};
 
 use crate::report::Report;
-use crate::{field, ntt, Kernel, KernelsArgs};
+use crate::{field, msm, ntt, proof, Kernel, KernelsArgs};
 
 /// What each measurement needs.
 pub struct Bench {
@@ -58,6 +58,15 @@ pub fn measure(args: &KernelsArgs) -> Result<Report, Box<dyn Error>> {
     }
     if is_wanted(Kernel::Ntt) {
         report.rows.extend(ntt::measure(&bench)?);
+    }
+    if is_wanted(Kernel::MsmG1) {
+        report.rows.extend(msm::measure_g1(&bench)?);
+    }
+    if is_wanted(Kernel::MsmG2) {
+        report.rows.extend(msm::measure_g2(&bench)?);
+    }
+    if is_wanted(Kernel::Proof) {
+        report.rows.extend(proof::measure(&bench)?);
     }
     Ok(report)
 }

@@ -7,7 +7,11 @@ mod field;
 #[cfg(feature = "cuda")]
 mod kernels;
 #[cfg(feature = "cuda")]
+mod msm;
+#[cfg(feature = "cuda")]
 mod ntt;
+#[cfg(feature = "cuda")]
+mod proof;
 #[cfg(feature = "cuda")]
 mod report;
 
@@ -53,6 +57,12 @@ enum Kernel {
     Fr,
     /// Transforms, and the quotient.
     Ntt,
+    /// Sums of points times scalars in G1.
+    MsmG1,
+    /// The same in G2.
+    MsmG2,
+    /// Whole proofs, from a witness in host memory to their bytes.
+    Proof,
 }
 
 fn main() -> ExitCode {

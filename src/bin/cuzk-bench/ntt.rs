@@ -4,17 +4,18 @@ use std::error::Error;
 
 use blst::blst_fr;
 use blstrs::Scalar;
-use cuzk::cuda::{DeviceBuffer, NttDomain, NttKernels, PassKernelInfo, Priority, Reservation, Stream};
+use cuzk::cuda::{CudaError, DeviceBuffer, NttDomain, NttKernels, PassKernelInfo, Priority, Reservation};
+use cuzk::cuda::{Stream, SyntheticKernels, SyntheticSource};
 use ff::Field;
 use rayon::prelude::*;
 
-use crate::check::{evaluate, expect_equal, interpolated_at, root_of_unity, ScalarSource};
+use crate::check::{evaluate, expect_equal, interpolated_at, root_of_unity};
 use crate::kernels::Bench;
 use crate::report::{Row, Work};
 
 const WIDE_FR_MUL: f64 = 116.0;
-const SEED_A: u64 = 0x006e_7474;
-const SEED_B: u64 = 0x7175_6f74;
+const SOURCE_A: SyntheticSource = SyntheticSource { seed: 0x006e_7474, bits_of_1024: 0 };
+const SOURCE_B: SyntheticSource = SyntheticSource { seed: 0x7175_6f74, bits_of_1024: 512 };
 
 /// Multiplications of one transform: half the levels per value, less those by one.
 fn transform_multiplications(domain_log2: u32) -> f64 {
@@ -28,13 +29,14 @@ fn quotient_multiplications(domain_log2: u32) -> f64 {
 
 pub fn measure(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
     let kernels = NttKernels::load(&bench.context)?;
+    let synthetic = SyntheticKernels::load(&bench.context)?;
     let stream = Stream::new(&bench.context, Priority::Normal)?;
     let sizes: &[u32] = if bench.is_quick { &[12, 18] } else { &[19, 20, 22, 24, 27] };
     let mut rows = Vec::new();
     for &domain_log2 in sizes {
         let reservation = bench.reservation();
         let domain = kernels.domain(&stream, &reservation, domain_log2)?;
-        let ntt = Ntt { bench, kernels: &kernels, stream: &stream, domain: &domain };
+        let ntt = Ntt { bench, kernels: &kernels, synthetic: &synthetic, stream: &stream, domain: &domain };
         rows.extend(ntt.transforms(&reservation)?);
         rows.push(ntt.quotient(&reservation)?);
     }
@@ -44,30 +46,31 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
 struct Ntt<'b> {
     bench: &'b Bench,
     kernels: &'b NttKernels,
+    synthetic: &'b SyntheticKernels,
     stream: &'b Stream,
     domain: &'b NttDomain,
 }
 
 impl Ntt<'_> {
-    fn upload(&self, reservation: &Reservation, seed: u64) -> Result<DeviceBuffer<blst_fr>, Box<dyn Error>> {
-        let source = ScalarSource::new(seed);
-        let values: Vec<blst_fr> =
-            (0..self.domain.len()).into_par_iter().map(|index| source.raw(index)).collect();
-        Ok(DeviceBuffer::from_slice(reservation, self.stream, &values)?)
+    fn make(
+        &self,
+        reservation: &Reservation,
+        source: SyntheticSource,
+    ) -> Result<DeviceBuffer<blst_fr>, CudaError> {
+        self.synthetic.scalars(reservation, self.stream, source, self.domain.len())
     }
 
     /// Both directions. The first run of the first is checked at some places, and the pair gives the input back.
     fn transforms(&self, reservation: &Reservation) -> Result<Vec<Row>, Box<dyn Error>> {
-        let Self { bench, kernels, stream, domain } = self;
+        let Self { bench, kernels, stream, domain, .. } = self;
         let (n, log2) = (domain.len(), domain.domain_log2());
-        let mut values = self.upload(reservation, SEED_A)?;
+        let mut values = self.make(reservation, SOURCE_A)?;
         kernels.to_bit_reversed(domain, &mut values)?;
-        let source = ScalarSource::new(SEED_A);
         let result = values.read()?;
         for place in [0, 1, n / 2, n - 1, n / 3] {
             let index = place.reverse_bits() >> (usize::BITS - log2);
             let x = root_of_unity(log2).pow_vartime([index as u64]);
-            let expected = evaluate(n, |i| source.scalar(i), x);
+            let expected = evaluate(n, |i| SOURCE_A.scalar(i), x);
             expect_equal(&format!("transform of 2^{log2}"), &Scalar::from(result[place]), &expected)?;
         }
         kernels.from_bit_reversed(domain, &mut values)?;
@@ -99,25 +102,24 @@ impl Ntt<'_> {
     /// Place i holds n times value -i.
     fn check_round_trip(&self, values: &[blst_fr]) -> Result<(), Box<dyn Error>> {
         let n = self.domain.len();
-        let source = ScalarSource::new(SEED_A);
         let scale = Scalar::from(n as u64);
         let wrong = (0..n)
             .into_par_iter()
-            .find_any(|&i| Scalar::from(values[i]) != source.scalar((n - i) % n) * scale);
+            .find_any(|&i| Scalar::from(values[i]) != SOURCE_A.scalar((n - i) % n) * scale);
         expect_equal(&format!("places that differ after both transforms of {n}"), &wrong, &None)
     }
 
     /// The quotient of 97 % rows; each repeat starts from new rows, since it consumes them.
     fn quotient(&self, reservation: &Reservation) -> Result<Row, Box<dyn Error>> {
-        let Self { bench, kernels, stream, domain } = self;
+        let Self { bench, kernels, stream, domain, .. } = self;
         let (n, log2) = (domain.len(), domain.domain_log2());
         let num_rows = n - n / 32;
         let mut times = Vec::new();
         // Timed from the second on: the first one grows the device's memory pool. Its rows, made of its result, are
         // as good as any.
-        let mut a = self.upload(reservation, SEED_A)?;
+        let mut a = self.make(reservation, SOURCE_A)?;
         for repeat in 0..=bench.repeats {
-            let b = self.upload(reservation, SEED_B)?;
+            let b = self.make(reservation, SOURCE_B)?;
             let mut h = None;
             let milliseconds = bench.time(stream, || {
                 h = Some(kernels.quotient(domain, a, b, num_rows, reservation)?);
@@ -142,9 +144,8 @@ impl Ntt<'_> {
     fn check_quotient(&self, num_rows: usize, h: &[blst_fr]) -> Result<(), Box<dyn Error>> {
         let log2 = self.domain.domain_log2();
         let n = h.len();
-        let x = ScalarSource::new(1).scalar(1);
-        let (source_a, source_b) = (ScalarSource::new(SEED_A), ScalarSource::new(SEED_B));
-        let rows = |index| (source_a.scalar(index), source_b.scalar(index));
+        let x = SOURCE_A.scalar(usize::MAX >> 8);
+        let rows = |index| (SOURCE_A.scalar(index), SOURCE_B.scalar(index));
         let [a, b, c] = interpolated_at(x, log2, num_rows, rows);
         let vanishing = x.pow_vartime([n as u64]) - Scalar::ONE;
         let right = evaluate(n, |i| Scalar::from(h[i]), x) * vanishing;

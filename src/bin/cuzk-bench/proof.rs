@@ -1,5 +1,6 @@
 //! Whole proofs on one device, with the key resident: from a witness in host memory to the proof's bytes.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use crossbeam_channel::Receiver;
 use cuzk::backend::{
     BackendEvent, BackendFactory, BackendWaker, DeviceBackend, LaneIndex, PartitionWork, Stage,
 };
-use cuzk::cuda::backend::{CudaBackend, CudaFactory};
+use cuzk::cuda::backend::{select_devices, CudaBackend, CudaFactory};
 use cuzk::groth16::generate::generate_srs;
 use cuzk::groth16::{prover, Assignment, Blinding, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
@@ -18,13 +19,59 @@ use ff::Field;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use crate::kernels::Bench;
+use crate::report::{Row, Work};
+
+/// Proofs of several sizes, each the same bytes as the host's. Wall time; what the host evaluates beforehand (the rows'
+/// values) is not in it.
+pub fn measure(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
+    let cases: &[(u32, bool)] =
+        if bench.is_quick { &[(12, false)] } else { &[(20, false), (22, false), (22, true), (24, false)] };
+    // What measurements before left in the pool belongs to the proofs now.
+    bench.context.trim(0)?;
+    let free_bytes = bench.context.memory_info()?.0;
+    let factory = select_devices(&[], 1)?.into_iter().next().ok_or("no GPU is visible")?;
+    let mut device = ProofBench::open(&factory)?;
+    let mut rows = Vec::new();
+    for &(log2, dense) in cases {
+        let case = ProofCase::new(log2, dense);
+        let plan = case.plan(free_bytes / 10 * 9)?;
+        // The first one reads the key.
+        let first = device.run(&case, &plan)?;
+        let mut peak_bytes = first.memory_peak_bytes;
+        let mut walls = Vec::new();
+        let mut stages: Vec<(Stage, Vec<f32>)> =
+            first.stages.iter().map(|(stage, _)| (*stage, vec![])).collect();
+        for _ in 0..bench.repeats {
+            let run = device.run(&case, &plan)?;
+            peak_bytes = peak_bytes.max(run.memory_peak_bytes);
+            walls.push(run.wall.as_secs_f32() * 1e3);
+            for ((_, times), (_, elapsed)) in stages.iter_mut().zip(run.stages) {
+                times.push(elapsed.as_secs_f32() * 1e3);
+            }
+        }
+        let kind = if dense { "dense" } else { "90 % bits" };
+        let work = Work { operations: 1.0, unit: "proof", wide_each: 0.0 };
+        let row =
+            Row::new(format!("proof, {kind}"), format!("2^{log2}"), &walls, &work, bench.wide_per_second);
+        rows.push(row.peak_vram_bytes(peak_bytes));
+        rows.extend(stages.iter().map(|(stage, times)| {
+            Row::new(format!("  {stage:?}"), format!("2^{log2}"), times, &work, bench.wide_per_second)
+        }));
+        let host_ms = [case.host_time.as_secs_f32() * 1e3];
+        let row = Row::new(format!("host proof, {kind}"), format!("2^{log2}"), &host_ms, &work, 1.0);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
 /// A circuit of `num_constraints`, of which all but one in ten fix a bit (or none, if `dense`).
 #[derive(Clone)]
-pub struct BenchCircuit {
-    pub num_constraints: usize,
-    pub dense: bool,
+struct BenchCircuit {
+    num_constraints: usize,
+    dense: bool,
     /// `None`: matrices only.
-    pub seed: Option<u64>,
+    seed: Option<u64>,
 }
 
 impl Circuit<Scalar> for BenchCircuit {
@@ -76,14 +123,14 @@ fn bit<CS: ConstraintSystem<Scalar>>(
 }
 
 /// A key and a witness, made once per size.
-pub struct ProofCase {
+struct ProofCase {
     circuit: CircuitId,
     shape: Arc<R1csShape>,
     srs: Arc<Srs>,
     assignment: Arc<Assignment>,
     expected: Proof,
     /// The host's prover on the same witness.
-    pub host_time: Duration,
+    host_time: Duration,
 }
 
 impl ProofCase {
@@ -91,7 +138,7 @@ impl ProofCase {
     ///
     /// # Panics
     /// If the host cannot: then nothing could be compared.
-    pub fn new(log2: u32, dense: bool) -> Self {
+    fn new(log2: u32, dense: bool) -> Self {
         // The input rows, and the last constraint, bring it up to the domain's size.
         let circuit = BenchCircuit { num_constraints: (1 << log2) - 3, dense, seed: Some(u64::from(log2)) };
         let shape = R1csShape::record(BenchCircuit { seed: None, ..circuit.clone() }).expect("it records");
@@ -105,7 +152,8 @@ impl ProofCase {
         let begun = Instant::now();
         let expected = prover::prove(&srs, &shape, &assignment, rows, &blinding()).expect("the key fits");
         let host_time = begun.elapsed();
-        let verifies = PreparedVerifyingKey::new(&srs.vk).verify(&expected, &assignment.input_assignment[1..]);
+        let verifies =
+            PreparedVerifyingKey::new(&srs.vk).verify(&expected, &assignment.input_assignment[1..]);
         assert!(verifies, "the host's proof of 2^{log2} constraints does not verify");
         Self {
             circuit: CircuitId::new(format!("bench-{log2}-{}", if dense { "dense" } else { "bits" })),
@@ -118,7 +166,7 @@ impl ProofCase {
     }
 
     /// The plan for a budget, with as much resident as fits.
-    pub fn plan(&self, budget_bytes: u64) -> Result<ProvePlan, cuzk::error::PlanError> {
+    fn plan(&self, budget_bytes: u64) -> Result<ProvePlan, cuzk::error::PlanError> {
         plan(&ShapeSummary::of(&self.shape), &SrsSummary::of(&self.srs), budget_bytes)
     }
 
@@ -140,14 +188,14 @@ fn blinding() -> Blinding {
 }
 
 /// One proof, from `begin` to its bytes.
-pub struct ProofRun {
-    pub wall: Duration,
-    pub stages: Vec<(Stage, Duration)>,
-    pub memory_peak_bytes: u64,
+struct ProofRun {
+    wall: Duration,
+    stages: Vec<(Stage, Duration)>,
+    memory_peak_bytes: u64,
 }
 
 /// A device that proves one partition after the other in its first lane.
-pub struct ProofBench {
+struct ProofBench {
     backend: CudaBackend,
     wakes: Receiver<()>,
 }
@@ -155,7 +203,7 @@ pub struct ProofBench {
 impl ProofBench {
     /// # Errors
     /// If the device cannot be opened.
-    pub fn open(factory: &CudaFactory) -> Result<Self, cuzk::error::DeviceError> {
+    fn open(factory: &CudaFactory) -> Result<Self, cuzk::error::DeviceError> {
         let (woke, wakes) = crossbeam_channel::unbounded();
         let waker: BackendWaker = Arc::new(move || drop(woke.send(())));
         Ok(Self { backend: factory.open(waker)?, wakes })
@@ -165,7 +213,7 @@ impl ProofBench {
     ///
     /// # Errors
     /// What went wrong, for a person.
-    pub fn run(&mut self, case: &ProofCase, plan: &ProvePlan) -> Result<ProofRun, String> {
+    fn run(&mut self, case: &ProofCase, plan: &ProvePlan) -> Result<ProofRun, String> {
         let lane = LaneIndex(0);
         let work = case.work();
         let begun = Instant::now();

@@ -36,9 +36,9 @@ pub struct Row {
     pub repeats: usize,
     /// Operations per second, in the unit's.
     pub giga_per_second: f64,
-    /// `mul` or `add`.
+    /// `mul`, `add` or `proof`.
     pub unit: &'static str,
-    /// Time that the multiplications alone take at the full rate of their pipe.
+    /// Time that the multiplications alone take at the full rate of their pipe; 0 where nobody has counted them.
     pub floor_ms: f64,
     pub peak_vram_bytes: u64,
     pub num_registers: u32,
@@ -108,7 +108,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{:28} {:>8} {:>11} {:>8} {:>15} {:>10} {:>9} {:>10} {:>5} {:>6}",
+            "{:28} {:>8} {:>11} {:>8} {:>16} {:>10} {:>9} {:>10} {:>5} {:>6}",
             "work",
             "size",
             "median ms",
@@ -123,7 +123,7 @@ impl fmt::Display for Report {
         for row in &self.rows {
             writeln!(
                 f,
-                "{:28} {:>8} {:>11.3} {:>6.1} % {:>8.3} G{}/s {:>10.3} {:>7.1} % {:>10.1} {:>5} {:>6}",
+                "{:28} {:>8} {:>11.3} {:>6.1} % {:>8.3} G{:<4}/s {:>10.3} {:>7.1} % {:>10.1} {:>5} {:>6}",
                 row.work,
                 row.size,
                 row.median_ms,
