@@ -1,13 +1,23 @@
 // Multi-exponentiation in G1: sorted entries to bucket sums to one point per window. What each kernel does, and its
-// arguments, stand at its template in math/msm_accumulate.cuh and math/msm_reduce.cuh.
+// arguments, stand at its template in math/msm_affine.cuh, math/msm_accumulate.cuh and math/msm_reduce.cuh.
 #include "math/fp_called.cuh"
 #include "math/msm_accumulate.cuh"
+#include "math/msm_affine.cuh"
 #include "math/msm_reduce.cuh"
 
 using namespace cuzk;
 
 // Sums as all kernels but the hot one see them.
 using Sum = Xyzz<FpCalled>;
+
+extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 4)
+    msm_g1_pairs(const G1Affine *__restrict__ points, const uint32_t *__restrict__ entries,
+                 const uint32_t *__restrict__ offsets, const uint32_t *__restrict__ halved, uint32_t num_buckets,
+                 G1Affine *__restrict__ sums)
+{
+    __shared__ PairBlock<G1Lanes> block;
+    add_pairs<G1Lanes>(points, entries, offsets, halved, num_buckets, sums, block);
+}
 
 extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 3)
     msm_g1_accumulate(const G1Affine *__restrict__ points, const uint32_t *__restrict__ entries,

@@ -1,9 +1,19 @@
 // Multi-exponentiation in G2: sorted entries to bucket sums to one point per window. What each kernel does, and its
-// arguments, stand at its template in math/msm_accumulate.cuh and math/msm_reduce.cuh.
+// arguments, stand at its template in math/msm_affine.cuh, math/msm_accumulate.cuh and math/msm_reduce.cuh.
 #include "math/msm_accumulate.cuh"
+#include "math/msm_affine.cuh"
 #include "math/msm_reduce.cuh"
 
 using namespace cuzk;
+
+extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 3)
+    msm_g2_pairs(const G2Affine *__restrict__ points, const uint32_t *__restrict__ entries,
+                 const uint32_t *__restrict__ offsets, const uint32_t *__restrict__ halved, uint32_t num_buckets,
+                 G2Affine *__restrict__ sums)
+{
+    __shared__ PairBlock<G2Lanes> block;
+    add_pairs<G2Lanes>(points, entries, offsets, halved, num_buckets, sums, block);
+}
 
 extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 3)
     msm_g2_accumulate(const G2Affine *__restrict__ points, const uint32_t *__restrict__ entries,

@@ -89,18 +89,61 @@ static __device__ uint32_t block_exclusive_sum(uint32_t value, uint32_t &total)
 }
 
 // counts [length] -> tile_sums [ceil(length / SCAN_TILE)]: one block per tile.
-extern "C" __global__ void __launch_bounds__(SORT_THREADS)
-    msm_scan_tiles(const uint32_t *__restrict__ counts, uint32_t length, uint32_t *__restrict__ tile_sums)
+template <class Count>
+static __device__ __forceinline__ void scan_tiles(Count count, uint32_t *__restrict__ tile_sums)
 {
     uint32_t sum = 0;
-    for (uint32_t k = 0; k < SCAN_PER_THREAD; k++) {
-        uint32_t i = blockIdx.x * SCAN_TILE + k * SORT_THREADS + threadIdx.x;
-        sum += i < length ? counts[i] : 0;
-    }
+    for (uint32_t k = 0; k < SCAN_PER_THREAD; k++)
+        sum += count(blockIdx.x * SCAN_TILE + k * SORT_THREADS + threadIdx.x);
     uint32_t total;
     block_exclusive_sum(sum, total);
     if (threadIdx.x == 0)
         tile_sums[blockIdx.x] = total;
+}
+
+// The sum of all counts before each, sums [length]; the counts may be the same array. One block per tile.
+template <class Count>
+static __device__ __forceinline__ void scan_apply(Count count, const uint32_t *__restrict__ tile_sums, uint32_t length,
+                                                  uint32_t *sums)
+{
+    uint32_t first = blockIdx.x * SCAN_TILE + threadIdx.x * SCAN_PER_THREAD;
+    uint32_t mine[SCAN_PER_THREAD], sum = 0;
+    for (uint32_t k = 0; k < SCAN_PER_THREAD; k++) {
+        mine[k] = count(first + k);
+        sum += mine[k];
+    }
+    uint32_t total;
+    uint32_t before = tile_sums[blockIdx.x] + block_exclusive_sum(sum, total);
+    for (uint32_t k = 0; k < SCAN_PER_THREAD; k++) {
+        if (first + k < length)
+            sums[first + k] = before;
+        before += mine[k];
+    }
+}
+
+// The counts themselves, 0 beyond their end.
+struct Counts {
+    const uint32_t *counts;
+    uint32_t length;
+
+    __device__ __forceinline__ uint32_t operator()(uint32_t i) const { return i < length ? counts[i] : 0; }
+};
+
+// Half of each run's length, rounded up. offsets [num_runs + 1].
+struct HalvedRuns {
+    const uint32_t *offsets;
+    uint32_t num_runs;
+
+    __device__ __forceinline__ uint32_t operator()(uint32_t i) const
+    {
+        return i < num_runs ? (offsets[i + 1] - offsets[i] + 1) / 2 : 0;
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(SORT_THREADS)
+    msm_scan_tiles(const uint32_t *__restrict__ counts, uint32_t length, uint32_t *__restrict__ tile_sums)
+{
+    scan_tiles(Counts{counts, length}, tile_sums);
 }
 
 // tile_sums [num_tiles] -> the sums of all tiles before, in place. One block.
@@ -116,23 +159,26 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_scan_sums(uint32_
     }
 }
 
-// counts [length] -> the sums of all counts before, in place. One block per tile.
+// counts [length] -> the sums of all counts before, in place.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
-    msm_scan_apply(uint32_t *__restrict__ counts, uint32_t length, const uint32_t *__restrict__ tile_sums)
+    msm_scan_apply(uint32_t *counts, uint32_t length, const uint32_t *__restrict__ tile_sums)
 {
-    uint32_t first = blockIdx.x * SCAN_TILE + threadIdx.x * SCAN_PER_THREAD;
-    uint32_t mine[SCAN_PER_THREAD], sum = 0;
-    for (uint32_t k = 0; k < SCAN_PER_THREAD; k++) {
-        mine[k] = first + k < length ? counts[first + k] : 0;
-        sum += mine[k];
-    }
-    uint32_t total;
-    uint32_t before = tile_sums[blockIdx.x] + block_exclusive_sum(sum, total);
-    for (uint32_t k = 0; k < SCAN_PER_THREAD; k++) {
-        if (first + k < length)
-            counts[first + k] = before;
-        before += mine[k];
-    }
+    scan_apply(Counts{counts, length}, tile_sums, length, counts);
+}
+
+// The same for the runs that math/msm_affine.cuh makes: offsets [length] -> halved [length], in two steps around
+// `msm_scan_sums`. Both end with the number of all.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS)
+    msm_halve_tiles(const uint32_t *__restrict__ offsets, uint32_t length, uint32_t *__restrict__ tile_sums)
+{
+    scan_tiles(HalvedRuns{offsets, length - 1}, tile_sums);
+}
+
+extern "C" __global__ void __launch_bounds__(SORT_THREADS)
+    msm_halve_apply(const uint32_t *__restrict__ offsets, uint32_t length, const uint32_t *__restrict__ tile_sums,
+                    uint32_t *__restrict__ halved)
+{
+    scan_apply(HalvedRuns{offsets, length - 1}, tile_sums, length, halved);
 }
 
 // digits, ranks [num_windows][num_points], offsets [num_buckets] -> entries: point | sign. `blocks_per_window` blocks

@@ -21,6 +21,12 @@ struct Case {
     uint32_t total_buckets;
     uint32_t resident_blocks;
     uint32_t group_log2, join_log2;
+    uint32_t affine_levels, windows_per_range;
+
+    uint32_t first_bucket(uint32_t window) const
+    {
+        return (window + (window < num_wide ? window : num_wide)) << (narrow_bits - 1);
+    }
 };
 
 template <class T>
@@ -64,6 +70,7 @@ template <class F, class A>
 struct Kernels;
 template <>
 struct Kernels<FpCalled, G1Accumulator> {
+    static constexpr auto pairs = msm_g1_pairs;
     static constexpr auto accumulate = msm_g1_accumulate;
     static constexpr auto merge = msm_g1_merge;
     static constexpr auto group = msm_g1_group;
@@ -72,12 +79,61 @@ struct Kernels<FpCalled, G1Accumulator> {
 };
 template <>
 struct Kernels<Fp2, G2Accumulator> {
+    static constexpr auto pairs = msm_g2_pairs;
     static constexpr auto accumulate = msm_g2_accumulate;
     static constexpr auto merge = msm_g2_merge;
     static constexpr auto group = msm_g2_group;
     static constexpr auto join = msm_g2_join;
     static constexpr auto finish = msm_g2_finish;
 };
+
+// Windows whose terms are added together.
+struct Range {
+    uint32_t first_bucket, num_buckets, max_items;
+};
+
+template <class F, class A>
+void add_windows(const Case &c, Launcher launch, const Range &range, const typename A::Point *points,
+                 const std::vector<uint32_t> &entries, const std::vector<uint32_t> &offsets,
+                 const std::vector<std::vector<uint32_t>> &halved, uint32_t fresh, Xyzz<F> *buckets)
+{
+    using K = Kernels<F, A>;
+    const typename A::Point *items = points;
+    const uint32_t *references = entries.data(), *runs = offsets.data() + range.first_bucket;
+    uint32_t max_items = range.max_items;
+    std::vector<typename A::Point> level_points;
+    for (const std::vector<uint32_t> &level : halved) {
+        const uint32_t *halved_runs = level.data() + range.first_bucket;
+        max_items = (max_items + min(max_items, range.num_buckets)) / 2;
+        auto sums = device_array<typename A::Point>(max_items);
+        uint32_t blocks = ceil_div(max_items, MAX_PAIRS * (PAIR_THREADS / A::LANES));
+        blocks = max(ceil_div(blocks, c.resident_blocks), 1u) * c.resident_blocks;
+        launch(blocks, PAIR_THREADS, K::pairs, items, references, runs, halved_runs, range.num_buckets, sums.data());
+        level_points = std::move(sums);
+        items = level_points.data();
+        references = nullptr;
+        runs = halved_runs;
+    }
+
+    uint32_t per_block = ACCUMULATE_THREADS / A::LANES;
+    uint32_t blocks = min(ceil_div(ceil_div(max_items, MIN_SEGMENT), per_block), c.resident_blocks);
+    uint32_t num_slots = 2 * blocks * per_block;
+    auto keys = device_array<uint32_t>(num_slots);
+    auto slots = device_array<Xyzz<F>>(num_slots);
+    launch(blocks, ACCUMULATE_THREADS, K::accumulate, items, references, runs, range.num_buckets, fresh, buckets,
+           keys.data(), slots.data());
+    for (bool last = false; !last;) {
+        uint32_t merge_blocks = ceil_div(num_slots, MERGE_THREADS);
+        auto next_keys = device_array<uint32_t>(2 * merge_blocks);
+        auto next_slots = device_array<Xyzz<F>>(2 * merge_blocks);
+        launch(merge_blocks, MERGE_THREADS, K::merge, keys.data(), slots.data(), num_slots, next_keys.data(),
+               next_slots.data(), buckets);
+        last = merge_blocks == 1;
+        num_slots = 2 * merge_blocks;
+        keys = next_keys;
+        slots = next_slots;
+    }
+}
 
 template <class F, class A>
 int run(const Case &c)
@@ -111,23 +167,20 @@ int run(const Case &c)
         launch(per_window * c.num_windows, SORT_THREADS, msm_scatter, digits.data(), ranks.data(), n, per_window,
                offsets.data(), entries.data());
 
-        uint32_t per_block = ACCUMULATE_THREADS / A::LANES;
-        uint32_t blocks = min(ceil_div(ceil_div(num_digits, MIN_SEGMENT), per_block), c.resident_blocks);
-        uint32_t num_slots = 2 * blocks * per_block;
-        auto keys = device_array<uint32_t>(num_slots);
-        auto slots = device_array<Xyzz<F>>(num_slots);
-        launch(blocks, ACCUMULATE_THREADS, K::accumulate, points.data() + start, entries.data(), offsets.data(),
-               c.total_buckets, fresh, buckets.data(), keys.data(), slots.data());
-        for (bool last = false; !last;) {
-            uint32_t merge_blocks = ceil_div(num_slots, MERGE_THREADS);
-            auto next_keys = device_array<uint32_t>(2 * merge_blocks);
-            auto next_slots = device_array<Xyzz<F>>(2 * merge_blocks);
-            launch(merge_blocks, MERGE_THREADS, K::merge, keys.data(), slots.data(), num_slots, next_keys.data(),
-                   next_slots.data(), buckets.data());
-            last = merge_blocks == 1;
-            num_slots = 2 * merge_blocks;
-            keys = next_keys;
-            slots = next_slots;
+        std::vector<std::vector<uint32_t>> halved;
+        const uint32_t *runs = offsets.data();
+        for (uint32_t level = 0; level < c.affine_levels; level++) {
+            halved.push_back(device_array<uint32_t>(length));
+            launch(num_tiles, SORT_THREADS, msm_halve_tiles, runs, length, tile_sums.data());
+            launch(1, SORT_THREADS, msm_scan_sums, tile_sums.data(), num_tiles);
+            launch(num_tiles, SORT_THREADS, msm_halve_apply, runs, length, tile_sums.data(), halved.back().data());
+            runs = halved.back().data();
+        }
+        for (uint32_t w = 0; w < c.num_windows; w += c.windows_per_range) {
+            uint32_t end = min(w + c.windows_per_range, c.num_windows);
+            uint32_t first_bucket = c.first_bucket(w), num_buckets = c.first_bucket(end) - first_bucket;
+            add_windows<F, A>(c, launch, Range{first_bucket, num_buckets, n * (end - w)}, points.data() + start, entries,
+                              offsets, halved, fresh, buckets.data() + first_bucket);
         }
     }
 

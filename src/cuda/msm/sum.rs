@@ -1,28 +1,35 @@
 //! A sum under way: its memory and its launches.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::rc::Rc;
 
+use super::affine::{Items, Points};
 use super::{CurvePoint, GroupKernels, Kernels, Marks, Scalars, WindowSums};
 use crate::cuda::{
-    Arguments, CudaError, DeviceBuffer, DeviceSlice, LaunchShape, PinnedBuffer, Reservation, Stream,
+    Arguments, CudaError, DeviceBuffer, DeviceSlice, Event, LaunchShape, PinnedBuffer, Reservation, Stream,
 };
 use crate::policy::msm_plan::{Group, MsmPlan, ACCUMULATE_THREADS, MERGE_THREADS};
 
 /// `SORT_THREADS` of `kernels/msm_sort.cu`.
-const SORT_THREADS: u32 = 256;
+pub(super) const SORT_THREADS: u32 = 256;
 /// `REDUCE_THREADS` of `kernels/math/msm_reduce.cuh`.
 const REDUCE_THREADS: u32 = 64;
 
 /// All device memory of a sum. Sums and groups are raw bytes of the kernels' structs.
-struct Buffers {
+pub(super) struct Buffers {
     buckets: DeviceBuffer<u8>,
     /// First counts, then offsets.
-    offsets: DeviceBuffer<u32>,
-    tile_sums: DeviceBuffer<u32>,
+    pub(super) offsets: DeviceBuffer<u32>,
+    pub(super) tile_sums: DeviceBuffer<u32>,
     digits: DeviceBuffer<u32>,
     ranks: DeviceBuffer<u32>,
     entries: DeviceBuffer<u32>,
+    /// For each affine level the offsets of its runs.
+    pub(super) halved_offsets: DeviceBuffer<u32>,
+    /// Points of the first, third, … affine level, of some windows; and of the others.
+    pub(super) odd_level: DeviceBuffer<u8>,
+    pub(super) even_level: DeviceBuffer<u8>,
     keys: DeviceBuffer<u32>,
     slots: DeviceBuffer<u8>,
     groups: DeviceBuffer<u8>,
@@ -44,6 +51,9 @@ impl Buffers {
             digits: words(max_terms)?,
             ranks: words(max_terms)?,
             entries: words(max_terms)?,
+            halved_offsets: words(u64::from(plan.affine_levels) * (plan.total_buckets() + 1))?,
+            odd_level: bytes(plan.max_halved(1), plan.group.point_bytes())?,
+            even_level: bytes(plan.max_halved(2), plan.group.point_bytes())?,
             keys: words(plan.max_slots())?,
             slots: bytes(plan.max_slots(), sum_bytes)?,
             groups: bytes(plan.num_groups(), 2 * sum_bytes)?,
@@ -55,10 +65,10 @@ impl Buffers {
 
 /// A sum under way: its buckets live on the device until [`finish`](Self::finish).
 pub struct MsmSum<P: CurvePoint> {
-    kernels: Rc<Kernels>,
-    stream: Stream,
-    plan: MsmPlan,
-    buffers: Buffers,
+    pub(super) kernels: Rc<Kernels>,
+    pub(super) stream: Stream,
+    pub(super) plan: MsmPlan,
+    pub(super) buffers: Buffers,
     result: PinnedBuffer<u8>,
     /// All buckets are identities.
     is_fresh: bool,
@@ -66,7 +76,7 @@ pub struct MsmSum<P: CurvePoint> {
     _points: PhantomData<P>,
 }
 
-fn shape(blocks: u64, threads_per_block: u32) -> LaunchShape {
+pub(super) fn shape(blocks: u64, threads_per_block: u32) -> LaunchShape {
     let blocks = u32::try_from(blocks).expect("a possible plan has fewer than 2^31 blocks");
     LaunchShape { blocks, threads_per_block, shared_bytes: 0 }
 }
@@ -105,14 +115,24 @@ impl<P: CurvePoint> MsmSum<P> {
         Ok(())
     }
 
-    fn mark(&mut self, stage: &'static str) -> Result<(), CudaError> {
-        if let Some(marks) = &mut self.marks {
-            marks.push((stage, self.stream.record()?));
+    /// The time, if times are taken.
+    fn end_of_stage(&self) -> Result<Option<Event>, CudaError> {
+        self.marks.as_ref().map(|_| self.stream.record()).transpose()
+    }
+
+    fn push_mark(&mut self, stage: &'static str, end: Option<Event>) {
+        if let (Some(marks), Some(end)) = (&mut self.marks, end) {
+            marks.push((stage, end));
         }
+    }
+
+    fn mark(&mut self, stage: &'static str) -> Result<(), CudaError> {
+        let end = self.end_of_stage()?;
+        self.push_mark(stage, end);
         Ok(())
     }
 
-    fn group_kernels(&self) -> &GroupKernels {
+    pub(super) fn group_kernels(&self) -> &GroupKernels {
         match P::GROUP {
             Group::G1 => &self.kernels.g1,
             Group::G2 => &self.kernels.g2,
@@ -147,10 +167,10 @@ impl<P: CurvePoint> MsmSum<P> {
         self.mark("scan")?;
         self.scatter(num_points)?;
         self.mark("scatter")?;
-        let blocks = self.accumulate(num_points, points)?;
-        self.mark("accumulate")?;
-        self.merge_all(blocks)?;
-        self.mark("merge")?;
+        self.halve_offsets()?;
+        for windows in self.plan.window_ranges() {
+            self.add_windows(&windows, num_points, points)?;
+        }
         self.is_fresh = false;
         Ok(())
     }
@@ -218,37 +238,63 @@ impl<P: CurvePoint> MsmSum<P> {
         unsafe { kernel.launch(&self.stream, shape(blocks, SORT_THREADS), arguments) }
     }
 
+    /// The sorted terms of these windows to their buckets.
+    fn add_windows(
+        &mut self,
+        windows: &Range<u32>,
+        num_points: u32,
+        points: DeviceSlice<'_, P>,
+    ) -> Result<(), CudaError> {
+        let (plan, buffers) = (&self.plan, &self.buffers);
+        let first_bucket = plan.first_bucket(windows.start);
+        let num_buckets = (plan.first_bucket(windows.end) - first_bucket) as usize;
+        let terms = Items {
+            points: Points::Referred { points, entries: buffers.entries.all() },
+            offsets: buffers.offsets.part(first_bucket as usize, num_buckets + 1)?,
+            max_items: u64::from(num_points) * u64::from(windows.end - windows.start),
+        };
+        let items = self.halve_runs(windows, num_points, terms)?;
+        let affine_end = self.end_of_stage()?;
+        let sum_bytes = plan.group.sum_bytes();
+        let buckets =
+            buffers.buckets.part((first_bucket * sum_bytes) as usize, num_buckets * sum_bytes as usize)?;
+        let blocks = self.accumulate(&items, buckets)?;
+        let accumulate_end = self.end_of_stage()?;
+        self.merge_all(blocks, buckets)?;
+        self.push_mark("affine", affine_end);
+        self.push_mark("accumulate", accumulate_end);
+        self.mark("merge")
+    }
+
     /// Returns how many blocks took part, and so how many slots there are.
-    fn accumulate(&self, num_points: u32, points: DeviceSlice<'_, P>) -> Result<u64, CudaError> {
-        let (plan, buffers, kernels) = (&self.plan, &self.buffers, self.group_kernels());
-        let num_digits = self.num_digits(num_points);
-        let blocks = plan.accumulate_blocks(num_digits.into(), kernels.resident_blocks);
-        let arguments = Arguments::new()
-            .slice(points)
-            .buffer(&buffers.entries)
-            .buffer(&buffers.offsets)
-            .u32(plan.total_buckets() as u32)
+    fn accumulate(&self, items: &Items<'_, P>, buckets: DeviceSlice<'_, u8>) -> Result<u64, CudaError> {
+        let (buffers, kernels) = (&self.buffers, self.group_kernels());
+        let blocks = self.plan.accumulate_blocks(items.max_items, kernels.resident_blocks);
+        let arguments = items
+            .arguments()
+            .u32(items.num_buckets())
             .u32(self.is_fresh.into())
-            .buffer(&buffers.buckets)
+            .slice(buckets)
             .buffer(&buffers.keys)
             .buffer(&buffers.slots);
-        // SAFETY: the kernel's arguments. Entries name points below `num_points`; offsets and buckets are as long as
-        // the number of buckets asks; there are two slots for each segment of so many blocks.
+        // SAFETY: the kernel's arguments. References are below the number of points, or the points lie in the items'
+        // order; offsets and buckets are as long as the number of buckets asks; there are two slots for each segment
+        // of so many blocks.
         unsafe { kernels.accumulate.launch(&self.stream, shape(blocks, ACCUMULATE_THREADS), arguments) }?;
         Ok(blocks)
     }
 
-    fn merge_all(&self, accumulate_blocks: u64) -> Result<(), CudaError> {
+    fn merge_all(&self, accumulate_blocks: u64, buckets: DeviceSlice<'_, u8>) -> Result<(), CudaError> {
         let mut start = 0;
         for num_slots in self.plan.slot_lists(accumulate_blocks) {
-            self.merge(start, num_slots as usize)?;
+            self.merge(start, num_slots as usize, buckets)?;
             start += num_slots as usize;
         }
         Ok(())
     }
 
     /// Merges the slots from `start` on into the list that follows them.
-    fn merge(&self, start: usize, num_slots: usize) -> Result<(), CudaError> {
+    fn merge(&self, start: usize, num_slots: usize, buckets: DeviceSlice<'_, u8>) -> Result<(), CudaError> {
         let (buffers, kernels) = (&self.buffers, self.group_kernels());
         let blocks = num_slots.div_ceil(MERGE_THREADS as usize);
         let sum_bytes = self.plan.group.sum_bytes() as usize;
@@ -259,7 +305,7 @@ impl<P: CurvePoint> MsmSum<P> {
             .u32(num_slots as u32)
             .slice(buffers.keys.part(next, num_next)?)
             .slice(buffers.slots.part(next * sum_bytes, num_next * sum_bytes)?)
-            .buffer(&buffers.buckets);
+            .slice(buckets);
         // SAFETY: the kernel's arguments. The list and the two slots for each block that follow it were just
         // checked to be within the buffers; keys name buckets.
         unsafe { kernels.merge.launch(&self.stream, shape(blocks as u64, MERGE_THREADS as u32), arguments) }
