@@ -386,7 +386,9 @@ fn partly_resident_keys_give_the_same_bytes() {
     let (shape, srs) = case.summaries();
     let expected = case.expected(0);
     let (woke, wakes) = crossbeam_channel::unbounded();
-    let waker: BackendWaker = Arc::new(move || drop(woke.send(())));
+    let waker: BackendWaker = Arc::new(move || {
+        let _ = woke.send(());
+    });
     for kept in 0..32u32 {
         let resident = Query::ALL
             .into_iter()

@@ -205,7 +205,9 @@ impl ProofBench {
     /// If the device cannot be opened.
     fn open(factory: &CudaFactory) -> Result<Self, cuzk::error::DeviceError> {
         let (woke, wakes) = crossbeam_channel::unbounded();
-        let waker: BackendWaker = Arc::new(move || drop(woke.send(())));
+        let waker: BackendWaker = Arc::new(move || {
+        let _ = woke.send(());
+    });
         Ok(Self { backend: factory.open(waker)?, wakes })
     }
 
