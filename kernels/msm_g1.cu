@@ -36,22 +36,20 @@ extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
-    msm_g1_group(const Sum *__restrict__ buckets, uint32_t buckets_log2, uint32_t num_groups,
-                 BucketGroup<FpCalled> *__restrict__ groups)
+    msm_g1_group(const Sum *__restrict__ buckets, uint32_t buckets_log2, uint32_t num_groups, Sum *__restrict__ parts)
 {
-    group_buckets<FpCalled>(buckets, buckets_log2, num_groups, groups);
+    group_buckets<FpCalled>(buckets, buckets_log2, num_groups, parts);
 }
 
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
-    msm_g1_join(const BucketGroup<FpCalled> *__restrict__ groups, uint32_t join_log2, uint32_t buckets_log2,
-                uint32_t num_groups, BucketGroup<FpCalled> *__restrict__ joined)
+    msm_g1_join(const Sum *__restrict__ parts, uint32_t level, uint32_t num_nodes, Sum *__restrict__ joined)
 {
-    join_groups<FpCalled>(groups, join_log2, buckets_log2, num_groups, joined);
+    join_nodes<FpCalled>(parts, level, num_nodes, joined);
 }
 
-extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
-    msm_g1_finish(const BucketGroup<FpCalled> *__restrict__ groups, uint32_t num_windows, uint32_t num_wide,
-                  uint32_t buckets_log2, Jacobian<FpCalled> *__restrict__ window_sums)
+extern "C" __global__ void __launch_bounds__(MAX_PARTS)
+    msm_g1_finish(const Sum *__restrict__ parts, uint32_t num_levels, uint32_t num_windows, uint32_t num_wide,
+                  uint32_t group_log2, Jacobian<FpCalled> *__restrict__ window_sums)
 {
-    finish_windows<FpCalled>(groups, num_windows, num_wide, buckets_log2, window_sums);
+    finish_window<FpCalled>(parts, num_levels, num_windows, num_wide, group_log2, window_sums);
 }

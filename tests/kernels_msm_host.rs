@@ -99,7 +99,6 @@ impl HostMsm {
             plan.total_buckets() as u32,
             self.resident_blocks,
             plan.group_log2(),
-            3,
             plan.affine_levels,
             self.windows_per_range,
         ]

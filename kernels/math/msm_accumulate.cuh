@@ -122,7 +122,7 @@ static __device__ __forceinline__ void accumulate(const typename A::Point *__res
     uint32_t length = max((total + num_segments - 1) / num_segments, MIN_SEGMENT);
     uint32_t i = first + min(t * length, total), end = min(i + length, first + total);
 
-    uint32_t bucket = bucket_of(offsets, num_buckets, i);
+    uint32_t bucket = run_of(offsets, num_buckets, i);
     uint32_t run_end = offsets[bucket + 1];
     bool cut_before = i < end && offsets[bucket] < i;
     uint32_t key_before = NO_BUCKET, key_after = NO_BUCKET;

@@ -51,7 +51,7 @@ struct PairWalk {
                                         const uint32_t *__restrict__ halved, uint32_t num_buckets, uint32_t result)
         : entries(entries), offsets(offsets), first(offsets[0])
     {
-        bucket = bucket_of(halved, num_buckets, result);
+        bucket = run_of(halved, num_buckets, result);
         item = offsets[bucket] + 2 * (result - halved[bucket]);
         run_end = offsets[bucket + 1];
     }

@@ -6,6 +6,7 @@
 
 #include "digits.cuh"
 #include "fp2_pair.cuh"
+#include "msm_scan.cuh"
 
 namespace cuzk {
 
@@ -63,18 +64,6 @@ static __device__ __forceinline__ void store_point(typename L::Point *to, const 
 {
     L::store(&to->x, point.x);
     L::store(&to->y, point.y);
-}
-
-// The bucket that item `i` of a list belongs to: the last whose first item is not after it. offsets [num_buckets + 1]
-// with offsets[0] <= i < offsets[num_buckets].
-static __device__ __forceinline__ uint32_t bucket_of(const uint32_t *__restrict__ offsets, uint32_t num_buckets,
-                                                     uint32_t i)
-{
-    uint32_t bucket = 0;
-    for (uint32_t step = 1u << 31; step > 0; step /= 2)
-        if (step < num_buckets - bucket && offsets[bucket + step] <= i)
-            bucket += step;
-    return bucket;
 }
 
 } // namespace cuzk

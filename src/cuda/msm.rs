@@ -13,6 +13,7 @@
 
 mod affine;
 mod points;
+mod sort;
 mod sum;
 
 use std::cell::RefCell;
@@ -52,11 +53,13 @@ impl Scalars<'_> {
 
 struct SortKernels {
     digits: Function,
-    rank: Function,
+    partition_sizes: Function,
+    partition: Function,
+    bucket_sizes: Function,
+    scatter: Function,
     scan_tiles: Function,
     scan_sums: Function,
     scan_apply: Function,
-    scatter: Function,
     halve_tiles: Function,
     halve_apply: Function,
 }
@@ -103,11 +106,13 @@ impl MsmKernels {
         let kernels = Kernels {
             sort: SortKernels {
                 digits: sort.function(c"msm_digits")?,
-                rank: sort.function(c"msm_rank")?,
+                partition_sizes: sort.function(c"msm_partition_sizes")?,
+                partition: sort.function(c"msm_partition")?,
+                bucket_sizes: sort.function(c"msm_bucket_sizes")?,
+                scatter: sort.function(c"msm_scatter")?,
                 scan_tiles: sort.function(c"msm_scan_tiles")?,
                 scan_sums: sort.function(c"msm_scan_sums")?,
                 scan_apply: sort.function(c"msm_scan_apply")?,
-                scatter: sort.function(c"msm_scatter")?,
                 halve_tiles: sort.function(c"msm_halve_tiles")?,
                 halve_apply: sort.function(c"msm_halve_apply")?,
             },

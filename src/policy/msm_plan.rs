@@ -37,14 +37,16 @@ const MIN_AFFINE_TERMS: u64 = 1 << 21;
 /// points in G1.
 const AFFINE_TERMS: u64 = 1 << 26;
 const MAX_AFFINE_LEVELS: u32 = 6;
-/// `SCAN_TILE` of `kernels/msm_sort.cu`.
-const SCAN_TILE: u64 = 2048;
+/// `SCAN_TILE` of `kernels/math/msm_scan.cuh`.
+pub const SCAN_TILE: u64 = 2048;
+/// `PARTITION_BUCKETS` of `kernels/msm_sort.cu`.
+const PARTITION_BUCKETS: u64 = 2048;
+/// A term on its way to its bucket.
+pub const RECORD_BYTES: u64 = 8;
 /// Groups of buckets that the first step of the reduction makes at least, as far as there are buckets: about the
 /// threads of a large device.
 const MIN_GROUPS_LOG2: u32 = 15;
 const MIN_GROUP_LOG2: u32 = 2;
-/// Groups that are joined into one at a time: 8.
-const JOIN_LOG2: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
@@ -96,9 +98,9 @@ pub struct MsmPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsmBytes {
     pub buckets: u64,
-    /// Where each bucket's terms begin, and sums of it.
+    /// Where each bucket's and each partition's terms begin, and sums of it.
     pub offsets: u64,
-    /// Digits, ranks and sorted entries: three times 4 bytes for each point and window.
+    /// A digit, which becomes an entry, and a record for each point and window: 12 bytes.
     pub terms: u64,
     /// What affine additions make: points, and where each bucket's begin.
     pub affine: u64,
@@ -215,21 +217,21 @@ impl MsmPlan {
         self.total_buckets() >> self.group_log2()
     }
 
-    /// How many groups (log2) each further step of the reduction joins, until a narrow window is one.
-    pub fn joins(&self) -> Vec<u32> {
-        let mut left = self.narrow_bits() - 1 - self.group_log2();
-        let mut joins = Vec::new();
-        while left > 0 {
-            let join_log2 = left.min(JOIN_LOG2);
-            joins.push(join_log2);
-            left -= join_log2;
-        }
-        joins
+    /// Steps of the reduction that join nodes by twos, until a narrow window is one and a wide one two. A node is at
+    /// first a group.
+    pub fn join_levels(&self) -> u32 {
+        self.narrow_bits() - 1 - self.group_log2()
     }
 
-    /// Groups after the first join; later ones go back and forth between the two arrays.
-    pub fn num_joined_groups(&self) -> u64 {
-        self.joins().first().map_or(0, |join_log2| self.num_groups() >> join_log2)
+    /// Sums that make up the nodes after `level` joins.
+    pub fn num_parts(&self, level: u32) -> u64 {
+        u64::from(2 + level) * (self.num_groups() >> level)
+    }
+
+    /// Sums in the two arrays that the joins go back and forth between: nodes get fewer faster than their parts get more.
+    pub fn part_arrays(&self) -> [u64; 2] {
+        let joined = if self.join_levels() == 0 { 0 } else { self.num_parts(1) };
+        [self.num_parts(0), joined]
     }
 
     /// The windows whose terms are halved and accumulated together: ranges of their numbers, in order. Their buckets and
@@ -271,22 +273,26 @@ impl MsmPlan {
         num_results.div_ceil(per_block).div_ceil(resident_blocks).max(1) * resident_blocks
     }
 
+    /// Partitions that terms are sorted into first, each of neighbouring buckets.
+    pub fn num_partitions(&self) -> u64 {
+        self.total_buckets().div_ceil(PARTITION_BUCKETS)
+    }
+
     pub fn num_tiles(&self) -> u64 {
         (self.total_buckets() + 1).div_ceil(SCAN_TILE)
     }
 
     pub fn bytes_by_use(&self) -> MsmBytes {
         let (sum_bytes, word) = (self.group.sum_bytes(), 4);
-        let group_bytes = 2 * sum_bytes;
         let window_sums = u64::from(self.num_windows()) * self.group.window_sum_bytes();
         MsmBytes {
             buckets: self.total_buckets() * sum_bytes,
-            offsets: (self.total_buckets() + 1 + self.num_tiles()) * word,
-            terms: self.max_terms().saturating_mul(3 * word),
+            offsets: (self.total_buckets() + 1 + self.num_partitions() + 1 + self.num_tiles()) * word,
+            terms: self.max_terms().saturating_mul(word + RECORD_BYTES),
             affine: (self.max_halved(1) + self.max_halved(2)) * self.group.point_bytes()
                 + u64::from(self.affine_levels) * (self.total_buckets() + 1) * word,
             slots: self.max_slots() * (sum_bytes + word),
-            reduction: (self.num_groups() + self.num_joined_groups()) * group_bytes + window_sums,
+            reduction: self.part_arrays().iter().sum::<u64>() * sum_bytes + window_sums,
         }
     }
 
@@ -379,8 +385,11 @@ mod tests {
 
         #[test]
         fn groups_join_to_narrow_windows(plan in any_plan()) {
-            let log2 = plan.group_log2() + plan.joins().iter().sum::<u32>();
-            prop_assert_eq!(log2, plan.narrow_bits() - 1);
+            let nodes = plan.num_parts(plan.join_levels()) / u64::from(2 + plan.join_levels());
+            prop_assert_eq!(nodes, u64::from(plan.num_windows() + plan.num_wide()));
+            for level in 0..=plan.join_levels() {
+                prop_assert!(plan.num_parts(level) <= plan.part_arrays()[level as usize % 2]);
+            }
             prop_assert_eq!(plan.num_groups() << plan.group_log2(), plan.total_buckets());
         }
 

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::sum::{shape, MsmSum, SORT_THREADS};
+use super::sort::SORT_THREADS;
+use super::sum::{shape, MsmSum};
 use super::CurvePoint;
 use crate::cuda::{Arguments, CudaError, DeviceSlice};
 use crate::policy::msm_plan::PAIR_THREADS;
