@@ -206,8 +206,8 @@ impl ProofBench {
     fn open(factory: &CudaFactory) -> Result<Self, cuzk::error::DeviceError> {
         let (woke, wakes) = crossbeam_channel::unbounded();
         let waker: BackendWaker = Arc::new(move || {
-        let _ = woke.send(());
-    });
+            let _ = woke.send(());
+        });
         Ok(Self { backend: factory.open(waker)?, wakes })
     }
 
