@@ -205,7 +205,10 @@ impl ProofBench {
     /// If the device cannot be opened.
     fn open(factory: &CudaFactory) -> Result<Self, cuzk::error::DeviceError> {
         let (woke, wakes) = crossbeam_channel::unbounded();
-        let waker: BackendWaker = Arc::new(move || drop(woke.send(())));
+        let waker: BackendWaker = Arc::new(move || {
+            // Nobody listens once the bench has ended.
+            let _ = woke.send(());
+        });
         Ok(Self { backend: factory.open(waker)?, wakes })
     }
 
