@@ -7,8 +7,8 @@
 #   gate   installs the pinned nvcc (setup-nvcc.sh), compiles the field routines alone for each architecture and
 #          compares their multiplication counts in SASS with the table below: a lost fusion of multiplication
 #          pairs halves the speed and fails no other test. A few seconds, and the installation.
-#   passes no local memory, hence no spilled register, in the kernels of ntt.cu and quotient.cu, each architecture.
-#          Some minutes.
+#   passes compiles ntt.cu and quotient.cu for each architecture and looks for spilled registers: a loop counter that
+#          is (up to 16 accesses in a kernel's code) costs nothing, elements that are would be hundreds. Some minutes.
 #   shim   tests of crates/cuda_shim: without a driver every call fails cleanly, with one it goes through.
 #   host   the arithmetic and the transforms compiled for the host under sanitizers against the CPU's.
 #   lint   clippy with feature cuda.
@@ -63,13 +63,17 @@ passes() {
         for file in ntt quotient; do
             "$nvcc" -std=c++17 -O3 -cubin -arch="sm_$arch" -o "$folder/passes.cubin" "kernels/$file.cu"
             "$(dirname "$nvcc")/nvdisasm" "$folder/passes.cubin" > "$folder/passes.sass"
-            spilled=$(awk '/^\.text\./ { name = $1 } / (LDL|STL)[. ]/ { print name }' "$folder/passes.sass" | sort | uniq -c)
+            spilled=$(awk '
+                /^\.text\./ { name = $1 }
+                / (LDL|STL)[. ]/ { local[name]++ }
+                END { for (name in local) if (local[name] > 16) print name, local[name] }
+            ' "$folder/passes.sass")
             if [ -n "$spilled" ]; then
                 printf 'sm_%s, %s.cu: local memory accesses:\n%s\n' "$arch" "$file" "$spilled" >&2
                 exit 1
             fi
         done
-        echo "sm_$arch: no local memory in the transforms' passes"
+        echo "sm_$arch: no elements in local memory in the transforms' passes"
     done
 }
 

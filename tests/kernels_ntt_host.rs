@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use blst::blst_fr;
 use blstrs::Scalar;
-use cuzk::policy::ntt_plan::{self, Order, Pass, Step, TableShape, Vector};
+use cuzk::policy::ntt_plan::{self, NttPlan, Order, Step, Vector};
 use ff::Field;
 use ntt_cases::{assert_same, bit_reversed, random_scalars, transformed};
 
@@ -35,31 +35,24 @@ fn build_harness() -> PathBuf {
 }
 
 /// What the harness is told apart from the steps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Setting {
     falling: bool,
-    domain_log2: u32,
-    low_log2: u32,
-    tile_log2: u32,
+    plan: NttPlan,
     num_rows: usize,
 }
 
 impl Setting {
-    /// As the launchers do it.
-    fn of(domain_log2: u32) -> Self {
-        let low_log2 = TableShape::of(domain_log2).low_log2;
-        let tile_log2 = ntt_plan::tile_log2(domain_log2);
-        Self { falling: false, domain_log2, low_log2, tile_log2, num_rows: 1 << domain_log2 }
-    }
-
-    fn both_thread_orders(self) -> [Self; 2] {
-        [self, Self { falling: true, ..self }]
+    /// In both orders of the threads, with all rows.
+    fn both(plan: &NttPlan) -> [Self; 2] {
+        [false, true].map(|falling| Self { falling, plan: plan.clone(), num_rows: 1 << plan.domain_log2 })
     }
 }
 
 /// Runs the steps on `a` and `b` and returns the vector that the last word names.
-fn run(setting: Setting, words: &[String], a: &[Scalar], b: &[Scalar]) -> Vec<Scalar> {
-    let numbers = [setting.domain_log2, setting.low_log2, setting.tile_log2, setting.num_rows as u32];
+fn run(setting: &Setting, words: &[String], a: &[Scalar], b: &[Scalar]) -> Vec<Scalar> {
+    let plan = &setting.plan;
+    let numbers = [plan.domain_log2, plan.table.low_log2, plan.tile_log2, setting.num_rows as u32];
     let mut child = Command::new(&*HARNESS)
         .arg(if setting.falling { "falling" } else { "rising" })
         .args(numbers.map(|number| number.to_string()))
@@ -87,84 +80,99 @@ fn words(steps: impl IntoIterator<Item = Step>, out: &str) -> Vec<String> {
     steps.into_iter().map(|step| step.to_string()).chain([format!("out:{out}")]).collect()
 }
 
-/// Both directions of one input, with these passes or the planned ones.
-fn check_transforms(setting: Setting, passes: Option<&[Pass]>, what: &str, values: &[Scalar]) {
+/// Both directions of one input.
+fn check_transforms(setting: &Setting, what: &str, values: &[Scalar]) {
     let expected = transformed(values);
-    let steps = |order: Order| match passes {
-        None => ntt_plan::transform_steps(Vector::A, order, setting.domain_log2),
-        Some(passes) => {
-            let mut steps: Vec<_> = passes.iter().map(|pass| Step::Pass(Vector::A, order, *pass)).collect();
-            if order == Order::FromBitReversed {
-                steps.reverse();
-            }
-            steps
-        }
-    };
-    let forward = run(setting, &words(steps(Order::ToBitReversed), "a"), values, values);
+    let steps = |order| words(ntt_plan::transform_steps(Vector::A, order, &setting.plan), "a");
+    let forward = run(setting, &steps(Order::ToBitReversed), values, values);
     assert_same(&format!("{what}, to bit-reversed, {setting:?}"), &bit_reversed(&forward), &expected);
-    let backward = run(setting, &words(steps(Order::FromBitReversed), "a"), &bit_reversed(values), values);
+    let backward = run(setting, &steps(Order::FromBitReversed), &bit_reversed(values), values);
     assert_same(&format!("{what}, from bit-reversed, {setting:?}"), &backward, &expected);
+}
+
+/// The quotient of some rows; what lies beyond them must not matter.
+fn check_quotient(setting: &Setting) {
+    let domain_log2 = setting.plan.domain_log2;
+    let n = 1 << domain_log2;
+    let (mut a, mut b) = (random_scalars(n, 11), random_scalars(n, 12));
+    let expected = ntt_cases::quotient(&a[..setting.num_rows], &b[..setting.num_rows], domain_log2);
+    a[setting.num_rows..].fill(Scalar::ONE);
+    b[setting.num_rows..].fill(-Scalar::ONE);
+    let h = run(setting, &words(ntt_plan::quotient_steps(&setting.plan), "b"), &a, &b);
+    assert_same(&format!("quotient, {setting:?}"), &h[..n - 1], &expected);
+    assert_eq!(h[n - 1], Scalar::ZERO, "the highest coefficient of a satisfied witness");
 }
 
 #[test]
 fn twiddles_are_the_roots_of_unity() {
-    for (domain_log2, low_log2) in [(0, 0), (1, 0), (13, 12), (13, 5), (12, 0)] {
-        let setting = Setting { low_log2, ..Setting::of(domain_log2) };
-        let none = vec![Scalar::ZERO; 1 << domain_log2];
+    for plan in [
+        NttPlan::of(0),
+        NttPlan::of(1),
+        NttPlan::of(13),
+        NttPlan::cut(13, 11, &[7, 6], 7),
+        NttPlan::cut(11, 11, &[11], 0),
+    ] {
+        let (low_log2, high_log2) = (plan.table.low_log2, plan.table.high_log2);
+        let none = vec![Scalar::ZERO; 1 << plan.domain_log2];
+        let [setting, _] = Setting::both(&plan);
         let low: Vec<_> = (0..1 << low_log2).map(ntt_cases::twiddle).collect();
-        assert_same("low", &run(setting, &words([], "low"), &none, &none), &low);
-        let high: Vec<_> =
-            (0..1 << (domain_log2 - low_log2)).map(|k| ntt_cases::twiddle(k << low_log2)).collect();
-        assert_same("high", &run(setting, &words([], "high"), &none, &none), &high);
+        assert_same("low", &run(&setting, &words([], "low"), &none, &none), &low);
+        let high: Vec<_> = (0..1 << high_log2).map(|k| ntt_cases::twiddle(k << low_log2)).collect();
+        assert_same("high", &run(&setting, &words([], "high"), &none, &none), &high);
     }
 }
 
 #[test]
 fn transforms_of_every_size_equal_the_cpus() {
     for domain_log2 in 1..=13 {
-        for setting in Setting::of(domain_log2).both_thread_orders() {
+        for setting in Setting::both(&NttPlan::of(domain_log2)) {
             for (name, values) in ntt_cases::inputs(domain_log2) {
-                check_transforms(setting, None, name, &values);
+                check_transforms(&setting, name, &values);
             }
         }
     }
 }
 
-/// Passes of 3 to 11 levels as first, middle and last, in tiles of several sizes, with twiddles from both tables.
+/// Passes of 3 to 11 levels as first, middle and last, in tiles of several sizes.
+const CUTS: [(u32, u32, &[u32]); 14] = [
+    (13, 11, &[7, 6]),
+    (13, 11, &[9, 4]),
+    (13, 11, &[3, 10]),
+    (13, 11, &[4, 9]),
+    (13, 11, &[5, 8]),
+    (13, 10, &[8, 5]),
+    (13, 6, &[4, 4, 5]),
+    (13, 6, &[5, 5, 3]),
+    (12, 5, &[3, 3, 3, 3]),
+    (12, 6, &[6, 3, 3]),
+    (12, 11, &[3, 9]),
+    (11, 11, &[11]),
+    (10, 10, &[10]),
+    (9, 3, &[3, 3, 3]),
+];
+
+/// With all twiddles in the table, and with as few as can be, so that most are products.
+fn all_cuts() -> impl Iterator<Item = Setting> {
+    CUTS.into_iter().flat_map(|(domain_log2, tile_log2, levels)| {
+        let least = if levels.len() == 1 { 0 } else { levels[0].max(levels[levels.len() - 1]) };
+        [domain_log2, least]
+            .into_iter()
+            .flat_map(move |low_log2| Setting::both(&NttPlan::cut(domain_log2, tile_log2, levels, low_log2)))
+    })
+}
+
 #[test]
 fn every_kind_of_pass_equals_the_cpus() {
-    let cut: [(u32, u32, &[u32]); 14] = [
-        (13, 11, &[7, 6]),
-        (13, 11, &[9, 4]),
-        (13, 11, &[3, 10]),
-        (13, 11, &[4, 9]),
-        (13, 11, &[5, 8]),
-        (13, 10, &[8, 5]),
-        (13, 6, &[4, 4, 5]),
-        (13, 6, &[5, 5, 3]),
-        (12, 5, &[3, 3, 3, 3]),
-        (12, 6, &[6, 3, 3]),
-        (12, 11, &[3, 9]),
-        (11, 11, &[11]),
-        (10, 10, &[10]),
-        (9, 3, &[3, 3, 3]),
-    ];
-    for (domain_log2, tile_log2, levels) in cut {
-        let mut first_level = 0;
-        let passes: Vec<Pass> = levels
-            .iter()
-            .map(|&num_levels| {
-                first_level += num_levels;
-                Pass { first_level: first_level - num_levels, num_levels }
-            })
-            .collect();
-        let values = random_scalars(1 << domain_log2, 5);
-        for low_log2 in [domain_log2 - 1, 4, 0] {
-            let setting = Setting { tile_log2, low_log2, ..Setting::of(domain_log2) };
-            for setting in setting.both_thread_orders() {
-                check_transforms(setting, Some(&passes), &format!("{levels:?}"), &values);
-            }
-        }
+    for setting in all_cuts() {
+        check_transforms(&setting, "random", &random_scalars(1 << setting.plan.domain_log2, 5));
+    }
+}
+
+#[test]
+fn quotients_with_every_kind_of_pass_equal_the_cpus() {
+    for setting in all_cuts() {
+        let num_rows = setting.num_rows - setting.num_rows / 5;
+        check_quotient(&Setting { num_rows, ..setting });
     }
 }
 
@@ -173,30 +181,14 @@ fn quotients_of_every_size_equal_the_cpus() {
     for domain_log2 in 0..=13 {
         let n = 1usize << domain_log2;
         let mut row_counts = vec![n, n - n / 3, n / 2 + 1, 1];
+        row_counts.retain(|num_rows| *num_rows <= n);
         row_counts.dedup();
         for num_rows in row_counts {
-            let (mut a, mut b) = (random_scalars(n, 11), random_scalars(n, 12));
-            let expected = ntt_cases::quotient(&a[..num_rows], &b[..num_rows], domain_log2);
-            // What lies beyond the rows must not matter.
-            a[num_rows..].fill(Scalar::ONE);
-            b[num_rows..].fill(-Scalar::ONE);
-            let steps = words(ntt_plan::quotient_steps(domain_log2), "b");
-            for setting in (Setting { num_rows, ..Setting::of(domain_log2) }).both_thread_orders() {
-                let h = run(setting, &steps, &a, &b);
-                assert_same(&format!("quotient, {setting:?}"), &h[..n - 1], &expected);
-                assert_eq!(h[n - 1], Scalar::ZERO, "the highest coefficient of a satisfied witness");
+            for setting in Setting::both(&NttPlan::of(domain_log2)) {
+                check_quotient(&Setting { num_rows, ..setting });
             }
         }
     }
-}
-
-/// With a table only as long as the first and last passes need: products of two twiddles in the last levels.
-#[test]
-fn a_quotient_with_a_short_table_equals_the_cpus() {
-    let (a, b) = (random_scalars(1 << 12, 21), random_scalars(1 << 12, 22));
-    let setting = Setting { low_log2: 6, num_rows: 3000, ..Setting::of(12) };
-    let h = run(setting, &words(ntt_plan::quotient_steps(12), "b"), &a, &b);
-    assert_same("quotient", &h[..4095], &ntt_cases::quotient(&a[..3000], &b[..3000], 12));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use blst::blst_fr;
 use super::{
     Arguments, Context, CudaError, DeviceBuffer, Function, LaunchShape, Module, Reservation, Stream,
 };
-use crate::policy::ntt_plan::{self, Order, Pass, TableShape};
+use crate::policy::ntt_plan::{self, NttPlan, Order, Pass, Step, Vector};
 
 /// Threads per block of the elementwise kernels.
 pub(super) const ELEMENT_THREADS: u32 = 256;
@@ -33,8 +33,7 @@ struct PassKernels {
 
 /// The twiddle tables of transforms of `2^domain_log2` values, and the stream on which those run.
 pub struct NttDomain {
-    pub(super) domain_log2: u32,
-    pub(super) shape: TableShape,
+    pub(super) plan: NttPlan,
     pub(super) low: DeviceBuffer<blst_fr>,
     pub(super) high: DeviceBuffer<blst_fr>,
     pub(super) stream: Stream,
@@ -42,12 +41,12 @@ pub struct NttDomain {
 
 impl NttDomain {
     pub fn domain_log2(&self) -> u32 {
-        self.domain_log2
+        self.plan.domain_log2
     }
 
     /// Values of a transform.
     pub fn len(&self) -> usize {
-        1 << self.domain_log2
+        1 << self.plan.domain_log2
     }
 
     /// No domain is.
@@ -109,7 +108,19 @@ impl NttKernels {
                 has: domain_log2 as usize,
             });
         }
-        let shape = TableShape::of(domain_log2);
+        self.domain_of(stream, reservation, NttPlan::of(domain_log2))
+    }
+
+    /// [`domain`](Self::domain) with another plan, for measurements and tests.
+    ///
+    /// # Errors
+    /// [`CudaError::OverReservation`], or the driver's failure.
+    pub fn domain_of(
+        &self,
+        stream: &Stream,
+        reservation: &Reservation,
+        plan: NttPlan,
+    ) -> Result<NttDomain, CudaError> {
         let table = |entries_log2: u32, shift: u32| {
             let table = DeviceBuffer::new(reservation, stream, 1 << entries_log2)?;
             let blocks = (1u32 << entries_log2).div_ceil(TWIDDLES_PER_BLOCK);
@@ -119,9 +130,9 @@ impl NttKernels {
             unsafe { self.twiddles.launch(stream, shape, arguments) }?;
             Ok(table)
         };
-        let low = table(shape.low_log2, 0)?;
-        let high = table(shape.high_log2, shape.low_log2)?;
-        Ok(NttDomain { domain_log2, shape, low, high, stream: stream.clone() })
+        let low = table(plan.table.low_log2, 0)?;
+        let high = table(plan.table.high_log2, plan.table.low_log2)?;
+        Ok(NttDomain { plan, low, high, stream: stream.clone() })
     }
 
     /// `X_k = Σ_j x_j ω^jk` in place, `values: [n]` in natural order, the result in bit-reversed order. Does not wait.
@@ -158,9 +169,9 @@ impl NttKernels {
     ) -> Result<(), CudaError> {
         domain.require("values of a transform", values.len())?;
         let in_order = ordered_after(&domain.stream, &[values])?;
-        for step in ntt_plan::transform_steps(ntt_plan::Vector::A, order, domain.domain_log2) {
+        for step in ntt_plan::transform_steps(Vector::A, order, &domain.plan) {
             match step {
-                ntt_plan::Step::Pass(_, order, pass) => self.pass(domain, values, order, pass)?,
+                Step::Pass(_, order, pass) => self.pass(domain, values, order, pass)?,
                 _ => self.tiny(domain, values, order)?,
             }
         }
@@ -175,19 +186,19 @@ impl NttKernels {
         pass: Pass,
     ) -> Result<(), CudaError> {
         let kernels = &self.passes;
-        let kernel = match (order, domain.shape.is_far(pass)) {
+        let kernel = match (order, domain.plan.table.is_far(pass)) {
             (Order::ToBitReversed, false) => &kernels.to_bit_reversed,
             (Order::ToBitReversed, true) => &kernels.to_bit_reversed_far,
             (Order::FromBitReversed, false) => &kernels.from_bit_reversed,
             (Order::FromBitReversed, true) => &kernels.from_bit_reversed_far,
         };
-        let tile_log2 = ntt_plan::tile_log2(domain.domain_log2);
+        let tile_log2 = domain.plan.tile_log2;
         let arguments = Arguments::new().buffer(values).buffer(&domain.low).buffer(&domain.high);
-        let arguments = arguments.u32(domain.shape.low_log2).u32(domain.domain_log2);
+        let arguments = arguments.u32(domain.plan.table.low_log2).u32(domain.plan.domain_log2);
         let arguments = arguments.u32(pass.first_level).u32(pass.num_levels).u32(tile_log2);
         // SAFETY: the kernel's arguments; `values` has n elements (checked by the callers), the tables the lengths of
-        // `shape`, and the plan's passes keep to the kernel's limits (tested there).
-        unsafe { kernel.launch(&domain.stream, tile_shape(domain.domain_log2, tile_log2), arguments) }
+        // the plan, and the plan's passes keep to the kernel's limits (tested there).
+        unsafe { kernel.launch(&domain.stream, tile_shape(domain.plan.domain_log2, tile_log2), arguments) }
     }
 
     pub(super) fn tiny(
@@ -197,7 +208,7 @@ impl NttKernels {
         order: Order,
     ) -> Result<(), CudaError> {
         let shape = LaunchShape { blocks: 1, threads_per_block: 32, shared_bytes: 0 };
-        let arguments = Arguments::new().buffer(values).buffer(&domain.low).u32(domain.domain_log2);
+        let arguments = Arguments::new().buffer(values).buffer(&domain.low).u32(domain.plan.domain_log2);
         let arguments = arguments.u32((order == Order::ToBitReversed).into());
         // SAFETY: the kernel's arguments; `values` has n elements and the table n/2.
         unsafe { self.passes.tiny.launch(&domain.stream, shape, arguments) }

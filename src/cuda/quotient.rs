@@ -118,7 +118,7 @@ impl NttKernels {
         let in_order = ordered_after(&domain.stream, &[&a, &b])?;
         let c = DeviceBuffer::new(reservation, &domain.stream, domain.len())?;
         let vectors = Vectors { a, b, c };
-        for step in ntt_plan::quotient_steps(domain.domain_log2) {
+        for step in ntt_plan::quotient_steps(&domain.plan) {
             self.quotient_step(domain, &vectors, num_rows, step)?;
         }
         let Vectors { a, b, c: _ } = vectors;
@@ -155,7 +155,7 @@ impl NttKernels {
         step: Step,
     ) -> Result<(), CudaError> {
         let Vectors { a, b, c } = vectors;
-        let n = 1u32 << domain.domain_log2;
+        let n = 1u32 << domain.plan.domain_log2;
         let (function, arguments) = match step {
             Step::Products => {
                 let arguments = Arguments::new().buffer(a).buffer(b).buffer(c).u32(num_rows as u32).u32(n);
@@ -168,14 +168,14 @@ impl NttKernels {
             Step::Multiply => (&self.quotient.multiply, Arguments::new().buffer(a).buffer(b).u32(n)),
             _ => {
                 let arguments = with_tables(Arguments::new().buffer(a).buffer(c).buffer(b), domain);
-                let arguments = arguments.u32(domain.domain_log2);
-                let arguments = with_power_of_half(arguments, 3 * domain.domain_log2 + 1);
-                (&self.quotient.divide, with_power_of_half(arguments, domain.domain_log2 + 1))
+                let arguments = arguments.u32(domain.plan.domain_log2);
+                let arguments = with_power_of_half(arguments, 3 * domain.plan.domain_log2 + 1);
+                (&self.quotient.divide, with_power_of_half(arguments, domain.plan.domain_log2 + 1))
             }
         };
         let shape = LaunchShape::for_elements(n, ELEMENT_THREADS);
         // SAFETY: each kernel's arguments as its comment lists them; all three vectors have n elements (checked by
-        // `quotient`), the tables the lengths of their shape, and num_rows is at most n.
+        // `quotient`), the tables the lengths of the plan, and num_rows is at most n.
         unsafe { function.launch(&domain.stream, shape, arguments) }
     }
 
@@ -188,16 +188,16 @@ impl NttKernels {
     ) -> Result<(), CudaError> {
         let Vectors { a, b, c } = vectors;
         let kernels = &self.quotient;
-        let tile_log2 = ntt_plan::tile_log2(domain.domain_log2);
+        let tile_log2 = domain.plan.tile_log2;
         let pass_arguments = |buffers, level_or_levels| {
-            let arguments = with_tables(buffers, domain).u32(domain.domain_log2);
+            let arguments = with_tables(buffers, domain).u32(domain.plan.domain_log2);
             arguments.u32(level_or_levels).u32(tile_log2)
         };
         let last = |from, pass: Pass, half_exponent| {
             let arguments = pass_arguments(Arguments::new().buffer(from).buffer(b), pass.first_level);
             with_power_of_half(arguments, half_exponent)
         };
-        let coefficients = |pass| kernels.coefficients(domain.shape.is_far(pass));
+        let coefficients = |pass| kernels.coefficients(domain.plan.table.is_far(pass));
         let (function, arguments) = match step {
             Step::Rows(vector, pass) => {
                 let buffers = match vector {
@@ -216,17 +216,17 @@ impl NttKernels {
                 (&coefficients(pass).turn, pass_arguments(buffer, pass.first_level))
             }
             Step::LastOfRows(pass) => {
-                (&coefficients(pass).last_of_rows, last(c, pass, domain.domain_log2 + 1))
+                (&coefficients(pass).last_of_rows, last(c, pass, domain.plan.domain_log2 + 1))
             }
             Step::LastOfProduct(pass) => {
-                (&coefficients(pass).last_of_product, last(a, pass, 3 * domain.domain_log2 + 1))
+                (&coefficients(pass).last_of_product, last(a, pass, 3 * domain.plan.domain_log2 + 1))
             }
             _ => unreachable!("{step:?} is launched elsewhere"),
         };
-        let shape = tile_shape(domain.domain_log2, tile_log2);
+        let shape = tile_shape(domain.plan.domain_log2, tile_log2);
         // SAFETY: each kernel's arguments as its comment lists them; all three vectors have n elements (checked by
-        // `quotient`), the tables the lengths of their shape, num_rows is at most n, and the plan has fused steps
-        // only for domains of several tiles and passes within the kernels' limits (tested there).
+        // `quotient`), the tables the lengths of the plan, num_rows is at most n, and the plan has fused steps
+        // only for domains of several tiles and passes within the kernels' limits (asserted there).
         unsafe { function.launch(&domain.stream, shape, arguments) }
     }
 }
@@ -235,7 +235,7 @@ impl NttKernels {
 const NO_FACTOR: u64 = 0;
 
 fn with_tables(arguments: Arguments, domain: &NttDomain) -> Arguments {
-    arguments.buffer(&domain.low).buffer(&domain.high).u32(domain.shape.low_log2)
+    arguments.buffer(&domain.low).buffer(&domain.high).u32(domain.plan.table.low_log2)
 }
 
 /// 2^-exponent as four words, Montgomery.

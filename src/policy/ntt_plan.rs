@@ -37,7 +37,12 @@ pub struct TableShape {
 impl TableShape {
     /// Those of a domain of `2^domain_log2`.
     pub fn of(domain_log2: u32) -> Self {
-        let low_log2 = domain_log2.saturating_sub(1).min(MAX_TABLE_LOG2);
+        Self::with_low(domain_log2, MAX_TABLE_LOG2)
+    }
+
+    /// With at most `2^max_low_log2` entries that are used as they are.
+    fn with_low(domain_log2: u32, max_low_log2: u32) -> Self {
+        let low_log2 = domain_log2.saturating_sub(1).min(max_low_log2);
         Self { low_log2, high_log2: domain_log2 - low_log2 }
     }
 
@@ -56,39 +61,85 @@ pub fn domain_table_bytes(domain_log2: u32) -> u64 {
     TableShape::of(domain_log2).num_entries() as u64 * FR_BYTES
 }
 
-/// Elements of one tile.
-pub fn tile_log2(domain_log2: u32) -> u32 {
-    domain_log2.min(MAX_TILE_LOG2)
+/// How transforms of one length are done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NttPlan {
+    pub domain_log2: u32,
+    /// Elements of one tile.
+    pub tile_log2: u32,
+    /// From natural to bit-reversed order; the other direction takes them from last to first. Empty below
+    /// [`MIN_TILED_LOG2`], where one thread does everything.
+    pub passes: Vec<Pass>,
+    pub table: TableShape,
 }
 
-/// The passes of a transform, from natural to bit-reversed order; the other direction takes them from last to first.
-/// Empty below [`MIN_TILED_LOG2`], where one thread does everything.
-///
-/// As few passes as possible, then as few rounds as possible; the levels by which three times the rounds exceed the
-/// domain are left out of the first pass.
-///
-/// # Panics
-/// Above [`MAX_DOMAIN_LOG2`].
-pub fn passes(domain_log2: u32) -> Vec<Pass> {
-    assert!(domain_log2 <= MAX_DOMAIN_LOG2, "domain of 2^{domain_log2}, limit 2^{MAX_DOMAIN_LOG2}");
+impl NttPlan {
+    /// As few passes as possible, then as few rounds as possible; the levels by which three times the rounds exceed
+    /// the domain are left out of the first pass.
+    ///
+    /// # Panics
+    /// Above [`MAX_DOMAIN_LOG2`].
+    pub fn of(domain_log2: u32) -> Self {
+        assert!(domain_log2 <= MAX_DOMAIN_LOG2, "domain of 2^{domain_log2}, limit 2^{MAX_DOMAIN_LOG2}");
+        Self::cut(domain_log2, MAX_TILE_LOG2, &pass_levels(domain_log2), MAX_TABLE_LOG2)
+    }
+
+    /// Passes of these many levels, in tiles of at most `2^max_tile_log2` elements, with at most `2^max_low_log2`
+    /// twiddles used as they are: what the kernels could do as well. For measurements and tests.
+    ///
+    /// # Panics
+    /// If the kernels could not.
+    pub fn cut(domain_log2: u32, max_tile_log2: u32, levels: &[u32], max_low_log2: u32) -> Self {
+        let mut first_level = 0;
+        let passes = levels
+            .iter()
+            .map(|&num_levels| {
+                first_level += num_levels;
+                Pass { first_level: first_level - num_levels, num_levels }
+            })
+            .collect();
+        let tile_log2 = domain_log2.min(max_tile_log2);
+        let table = TableShape::with_low(domain_log2, max_low_log2);
+        let plan = Self { domain_log2, tile_log2, passes, table };
+        assert!(plan.is_possible(), "{plan:?}");
+        plan
+    }
+
+    /// Whether it keeps to the kernels' limits.
+    fn is_possible(&self) -> bool {
+        let Self { domain_log2, tile_log2, passes, table } = self;
+        if *domain_log2 < MIN_TILED_LOG2 {
+            return passes.is_empty();
+        }
+        let num_levels: u32 = passes.iter().map(|pass| pass.num_levels).sum();
+        let fits = |pass: &Pass| {
+            // Columns of a tile must lie side by side within a block, unless the rows themselves do.
+            let stride_log2 = domain_log2 - pass.first_level - pass.num_levels;
+            (ROUND_LEVELS..=*tile_log2).contains(&pass.num_levels)
+                && (stride_log2 == 0 || stride_log2 >= tile_log2 - pass.num_levels)
+        };
+        let ends = [passes.first(), passes.last()].into_iter().flatten();
+        // The first pass never multiplies twiddles, and the last one's rows have theirs in the table.
+        let has_ends = passes.len() == 1 || ends.into_iter().all(|pass| pass.num_levels <= table.low_log2);
+        num_levels == *domain_log2 && *tile_log2 <= MAX_TILE_LOG2 && passes.iter().all(fits) && has_ends
+    }
+}
+
+fn pass_levels(domain_log2: u32) -> Vec<u32> {
     if domain_log2 < MIN_TILED_LOG2 {
         return Vec::new();
     }
     if domain_log2 <= MAX_TILE_LOG2 {
-        return vec![Pass { first_level: 0, num_levels: domain_log2 }];
+        return vec![domain_log2];
     }
     let num_rounds = domain_log2.div_ceil(ROUND_LEVELS);
     let num_passes = num_rounds.div_ceil(MAX_ROUNDS);
-    let mut first_level = 0;
-    (0..num_passes)
-        .map(|pass| {
-            let rounds = num_rounds / num_passes + u32::from(pass < num_rounds % num_passes);
-            let left_out = if pass == 0 { num_rounds * ROUND_LEVELS - domain_log2 } else { 0 };
-            let pass = Pass { first_level, num_levels: rounds * ROUND_LEVELS - left_out };
-            first_level += pass.num_levels;
-            pass
-        })
-        .collect()
+    let levels = |pass| {
+        let rounds = num_rounds / num_passes + u32::from(pass < num_rounds % num_passes);
+        let left_out = if pass == 0 { num_rounds * ROUND_LEVELS - domain_log2 } else { 0 };
+        rounds * ROUND_LEVELS - left_out
+    };
+    (0..num_passes).map(levels).collect()
 }
 
 /// One of the three vectors of a quotient: the rows' values at first, `h` in `B` at the end.
@@ -136,28 +187,25 @@ pub enum Step {
 }
 
 /// Every step of a quotient, in order.
-///
-/// # Panics
-/// Above [`MAX_DOMAIN_LOG2`].
-pub fn quotient_steps(domain_log2: u32) -> Vec<Step> {
-    match passes(domain_log2).as_slice() {
+pub fn quotient_steps(plan: &NttPlan) -> Vec<Step> {
+    match plan.passes.as_slice() {
         [first, between @ .., last] => fused_steps(*first, between, *last),
-        [] | [_] => separate_steps(domain_log2),
+        [] | [_] => separate_steps(plan),
     }
 }
 
 /// Six transforms with the pointwise steps between them.
-fn separate_steps(domain_log2: u32) -> Vec<Step> {
+fn separate_steps(plan: &NttPlan) -> Vec<Step> {
     use Order::{FromBitReversed, ToBitReversed};
     let mut steps = vec![Step::Products];
-    steps.extend(transform_steps(Vector::C, ToBitReversed, domain_log2));
+    steps.extend(transform_steps(Vector::C, ToBitReversed, plan));
     for vector in [Vector::A, Vector::B] {
-        steps.extend(transform_steps(vector, ToBitReversed, domain_log2));
+        steps.extend(transform_steps(vector, ToBitReversed, plan));
         steps.push(Step::Shift(vector));
-        steps.extend(transform_steps(vector, FromBitReversed, domain_log2));
+        steps.extend(transform_steps(vector, FromBitReversed, plan));
     }
     steps.push(Step::Multiply);
-    steps.extend(transform_steps(Vector::A, ToBitReversed, domain_log2));
+    steps.extend(transform_steps(Vector::A, ToBitReversed, plan));
     steps.push(Step::Divide);
     steps
 }
@@ -186,18 +234,15 @@ fn fused_steps(first: Pass, between: &[Pass], last: Pass) -> Vec<Step> {
 }
 
 /// The steps of one transform.
-///
-/// # Panics
-/// Above [`MAX_DOMAIN_LOG2`].
-pub fn transform_steps(vector: Vector, order: Order, domain_log2: u32) -> Vec<Step> {
-    let mut passes = passes(domain_log2);
-    if passes.is_empty() && domain_log2 > 0 {
+pub fn transform_steps(vector: Vector, order: Order, plan: &NttPlan) -> Vec<Step> {
+    if plan.passes.is_empty() && plan.domain_log2 > 0 {
         return vec![Step::Tiny(vector, order)];
     }
-    if order == Order::FromBitReversed {
-        passes.reverse();
+    let steps = plan.passes.iter().map(|pass| Step::Pass(vector, order, *pass));
+    match order {
+        Order::ToBitReversed => steps.collect(),
+        Order::FromBitReversed => steps.rev().collect(),
     }
-    passes.into_iter().map(|pass| Step::Pass(vector, order, pass)).collect()
 }
 
 impl fmt::Display for Vector {
@@ -244,35 +289,48 @@ impl fmt::Display for Step {
 mod tests {
     use super::*;
 
+    fn levels(plan: &NttPlan) -> Vec<u32> {
+        plan.passes.iter().map(|pass| pass.num_levels).collect()
+    }
+
     #[test]
-    fn passes_cover_all_levels_once_within_the_kernels_limits() {
-        for domain_log2 in MIN_TILED_LOG2..=MAX_DOMAIN_LOG2 {
-            let passes = passes(domain_log2);
-            let tile_log2 = tile_log2(domain_log2);
-            let mut next_level = 0;
-            for pass in &passes {
-                assert_eq!(pass.first_level, next_level, "2^{domain_log2}");
-                next_level += pass.num_levels;
-                assert!((3..=tile_log2).contains(&pass.num_levels), "2^{domain_log2}: {pass:?}");
-                // Columns of a tile must lie side by side within a block, unless the rows themselves do.
-                let stride_log2 = domain_log2 - next_level;
-                assert!(stride_log2 == 0 || stride_log2 >= tile_log2 - pass.num_levels, "{pass:?}");
-                assert!(pass.num_levels <= 9 || passes.len() == 1, "lines of fewer than 128 bytes: {pass:?}");
+    fn every_length_has_a_plan_within_the_kernels_limits() {
+        for domain_log2 in 0..=MAX_DOMAIN_LOG2 {
+            // `of` asserts that it is possible.
+            let plan = NttPlan::of(domain_log2);
+            let is_single = plan.passes.len() <= 1;
+            assert_eq!(is_single, domain_log2 <= MAX_TILE_LOG2);
+            for pass in &plan.passes {
+                assert!(is_single || pass.num_levels <= 9, "lines of fewer than 128 bytes: {pass:?}");
             }
-            assert_eq!(next_level, domain_log2);
         }
-        assert_eq!(passes(27).iter().map(|pass| pass.num_levels).collect::<Vec<_>>(), [9, 9, 9]);
-        assert_eq!(passes(24).iter().map(|pass| pass.num_levels).collect::<Vec<_>>(), [9, 9, 6]);
-        assert_eq!(passes(22).iter().map(|pass| pass.num_levels).collect::<Vec<_>>(), [7, 9, 6]);
+        assert_eq!(levels(&NttPlan::of(27)), [9, 9, 9]);
+        assert_eq!(levels(&NttPlan::of(24)), [9, 9, 6]);
+        assert_eq!(levels(&NttPlan::of(22)), [7, 9, 6]);
+    }
+
+    #[test]
+    fn impossible_cuts_are_told() {
+        // Levels missing; a pass of two; one beyond its tile; columns of a tile in several blocks; a short table.
+        for (tile_log2, levels, low_log2) in [
+            (11, &[6, 6][..], 12),
+            (11, &[11, 2], 12),
+            (8, &[9, 4], 12),
+            (11, &[4, 6, 3], 12),
+            (11, &[7, 6], 5),
+        ] {
+            let cut = std::panic::catch_unwind(|| NttPlan::cut(13, tile_log2, levels, low_log2));
+            assert!(cut.is_err(), "{levels:?} in 2^{tile_log2}, table of 2^{low_log2}");
+        }
     }
 
     #[test]
     fn tables_reach_every_twiddle() {
         for domain_log2 in 0..=MAX_DOMAIN_LOG2 {
-            let shape = TableShape::of(domain_log2);
+            let plan = NttPlan::of(domain_log2);
             // Shifting to the coset uses 2^domain_log2 twiddles, the last level half as many.
-            assert_eq!(shape.low_log2 + shape.high_log2, domain_log2);
-            let far = passes(domain_log2).iter().any(|pass| shape.is_far(*pass));
+            assert_eq!(plan.table.low_log2 + plan.table.high_log2, domain_log2);
+            let far = plan.passes.iter().any(|pass| plan.table.is_far(*pass));
             assert_eq!(far, domain_log2 > MAX_TABLE_LOG2 + 1, "2^{domain_log2}");
         }
         assert_eq!(domain_table_bytes(20), 32 * ((1 << 19) + 2));

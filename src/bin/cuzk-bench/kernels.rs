@@ -59,6 +59,9 @@ pub fn measure(args: &KernelsArgs) -> Result<Report, Box<dyn Error>> {
     if is_wanted(Kernel::Ntt) {
         report.rows.extend(ntt::measure(&bench)?);
     }
+    if args.only.contains(&Kernel::NttPlans) {
+        report.rows.extend(ntt::measure_plans(&bench)?);
+    }
     if is_wanted(Kernel::MsmG1) {
         report.rows.extend(msm::measure_g1(&bench)?);
     }

@@ -57,6 +57,8 @@ enum Kernel {
     Fr,
     /// Transforms, and the quotient.
     Ntt,
+    /// Transforms cut into passes in other ways; only where it is asked for.
+    NttPlans,
     /// Sums of points times scalars in G1.
     MsmG1,
     /// The same in G2.

@@ -6,6 +6,7 @@ use blst::blst_fr;
 use blstrs::Scalar;
 use cuzk::cuda::{CudaError, DeviceBuffer, NttDomain, NttKernels, PassKernelInfo, Priority, Reservation};
 use cuzk::cuda::{Stream, SyntheticKernels, SyntheticSource};
+use cuzk::policy::ntt_plan::NttPlan;
 use ff::Field;
 use rayon::prelude::*;
 
@@ -27,19 +28,65 @@ fn quotient_multiplications(domain_log2: u32) -> f64 {
     6.0 * transform_multiplications(domain_log2) + 6.0 * f64::from(1 << domain_log2)
 }
 
+/// Plans beside the one that is used: length, tile, levels of the passes, twiddles used as they are (all logarithms).
+const OTHER_PLANS: [(u32, u32, &[u32], u32); 15] = [
+    (19, 11, &[9, 10], 23),
+    (20, 11, &[9, 11], 23),
+    (20, 11, &[7, 7, 6], 23),
+    (22, 11, &[8, 7, 7], 23),
+    (22, 10, &[7, 9, 6], 23),
+    (24, 11, &[8, 8, 8], 23),
+    (24, 11, &[9, 9, 6], 20),
+    (24, 10, &[9, 9, 6], 23),
+    (24, 10, &[8, 8, 8], 23),
+    (27, 11, &[9, 9, 9], 18),
+    (27, 11, &[9, 9, 9], 20),
+    (27, 11, &[9, 9, 9], 25),
+    (27, 11, &[9, 9, 9], 26),
+    (27, 10, &[9, 9, 9], 23),
+    (27, 10, &[9, 9, 9], 26),
+];
+
+/// What other plans would give, beside the ones that are used.
+pub fn measure_plans(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
+    let mut rows = Vec::new();
+    let mut last = 0;
+    for (domain_log2, tile_log2, levels, low_log2) in OTHER_PLANS {
+        if bench.is_quick && domain_log2 > 20 {
+            continue;
+        }
+        if last != domain_log2 {
+            rows.extend(measure_plan(bench, NttPlan::of(domain_log2))?);
+            last = domain_log2;
+        }
+        rows.extend(measure_plan(bench, NttPlan::cut(domain_log2, tile_log2, levels, low_log2))?);
+    }
+    Ok(rows)
+}
+
+fn measure_plan(bench: &Bench, plan: NttPlan) -> Result<Vec<Row>, Box<dyn Error>> {
+    let levels: Vec<String> = plan.passes.iter().map(|pass| pass.num_levels.to_string()).collect();
+    let name = format!("{} tile {} table {}", levels.join(","), plan.tile_log2, plan.table.low_log2);
+    let mut rows = measure_with(bench, plan)?;
+    rows.iter_mut().zip([" to", " from", " quotient"]).for_each(|(row, what)| row.work = name.clone() + what);
+    Ok(rows)
+}
+
 pub fn measure(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
+    let sizes: &[u32] = if bench.is_quick { &[12, 18] } else { &[19, 20, 22, 24, 27] };
+    let rows: Result<Vec<_>, _> = sizes.iter().map(|log2| measure_with(bench, NttPlan::of(*log2))).collect();
+    Ok(rows?.into_iter().flatten().collect())
+}
+
+fn measure_with(bench: &Bench, plan: NttPlan) -> Result<Vec<Row>, Box<dyn Error>> {
     let kernels = NttKernels::load(&bench.context)?;
     let synthetic = SyntheticKernels::load(&bench.context)?;
     let stream = Stream::new(&bench.context, Priority::Normal)?;
-    let sizes: &[u32] = if bench.is_quick { &[12, 18] } else { &[19, 20, 22, 24, 27] };
-    let mut rows = Vec::new();
-    for &domain_log2 in sizes {
-        let reservation = bench.reservation();
-        let domain = kernels.domain(&stream, &reservation, domain_log2)?;
-        let ntt = Ntt { bench, kernels: &kernels, synthetic: &synthetic, stream: &stream, domain: &domain };
-        rows.extend(ntt.transforms(&reservation)?);
-        rows.push(ntt.quotient(&reservation)?);
-    }
+    let reservation = bench.reservation();
+    let domain = kernels.domain_of(&stream, &reservation, plan)?;
+    let ntt = Ntt { bench, kernels: &kernels, synthetic: &synthetic, stream: &stream, domain: &domain };
+    let mut rows = ntt.transforms(&reservation)?;
+    rows.push(ntt.quotient(&reservation)?);
     Ok(rows)
 }
 
