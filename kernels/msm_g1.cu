@@ -1,13 +1,23 @@
 // Multi-exponentiation in G1: sorted entries to bucket sums to one point per window. What each kernel does, and its
-// arguments, stand at its template in math/msm_accumulate.cuh and math/msm_reduce.cuh.
+// arguments, stand at its template in math/msm_affine.cuh, math/msm_accumulate.cuh and math/msm_reduce.cuh.
 #include "math/fp_called.cuh"
 #include "math/msm_accumulate.cuh"
+#include "math/msm_affine.cuh"
 #include "math/msm_reduce.cuh"
 
 using namespace cuzk;
 
 // Sums as all kernels but the hot one see them.
 using Sum = Xyzz<FpCalled>;
+
+extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 4)
+    msm_g1_pairs(const G1Affine *__restrict__ points, const uint32_t *__restrict__ entries,
+                 const uint32_t *__restrict__ offsets, const uint32_t *__restrict__ halved, uint32_t num_buckets,
+                 G1Affine *__restrict__ sums)
+{
+    __shared__ PairBlock<G1Lanes> block;
+    add_pairs<G1Lanes>(points, entries, offsets, halved, num_buckets, sums, block);
+}
 
 extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 3)
     msm_g1_accumulate(const G1Affine *__restrict__ points, const uint32_t *__restrict__ entries,
@@ -26,22 +36,20 @@ extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
-    msm_g1_group(const Sum *__restrict__ buckets, uint32_t buckets_log2, uint32_t num_groups,
-                 BucketGroup<FpCalled> *__restrict__ groups)
+    msm_g1_group(const Sum *__restrict__ buckets, uint32_t buckets_log2, uint32_t num_groups, Sum *__restrict__ parts)
 {
-    group_buckets<FpCalled>(buckets, buckets_log2, num_groups, groups);
+    group_buckets<FpCalled>(buckets, buckets_log2, num_groups, parts);
 }
 
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
-    msm_g1_join(const BucketGroup<FpCalled> *__restrict__ groups, uint32_t join_log2, uint32_t buckets_log2,
-                uint32_t num_groups, BucketGroup<FpCalled> *__restrict__ joined)
+    msm_g1_join(const Sum *__restrict__ parts, uint32_t level, uint32_t num_nodes, Sum *__restrict__ joined)
 {
-    join_groups<FpCalled>(groups, join_log2, buckets_log2, num_groups, joined);
+    join_nodes<FpCalled>(parts, level, num_nodes, joined);
 }
 
-extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
-    msm_g1_finish(const BucketGroup<FpCalled> *__restrict__ groups, uint32_t num_windows, uint32_t num_wide,
-                  uint32_t buckets_log2, Jacobian<FpCalled> *__restrict__ window_sums)
+extern "C" __global__ void __launch_bounds__(MAX_PARTS)
+    msm_g1_finish(const Sum *__restrict__ parts, uint32_t num_levels, uint32_t num_windows, uint32_t num_wide,
+                  uint32_t group_log2, Jacobian<FpCalled> *__restrict__ window_sums)
 {
-    finish_windows<FpCalled>(groups, num_windows, num_wide, buckets_log2, window_sums);
+    finish_window<FpCalled>(parts, num_levels, num_windows, num_wide, group_log2, window_sums);
 }

@@ -107,7 +107,7 @@ impl Gpu {
 }
 
 fn plan(group: Group, chunk_points: usize, window_bits: u32) -> MsmPlan {
-    MsmPlan { group, chunk_points: chunk_points as u64, window_bits }
+    MsmPlan::new(group, chunk_points as u64, window_bits)
 }
 
 fn check_kinds<G: GpuCurve>(sizes: &[usize]) {
@@ -116,7 +116,10 @@ fn check_kinds<G: GpuCurve>(sizes: &[usize]) {
         for (bases_kind, logs) in base_kinds(n) {
             for (kind, scalars) in scalar_kinds(n) {
                 let plan = plan(G::Point::GROUP, n, best_window_bits(n as u64).max(8));
-                gpu.check::<G>(&plan, &logs, &scalars, &format!("{bases_kind}, {kind}"));
+                for affine_levels in [0, 3] {
+                    let plan = MsmPlan { affine_levels, ..plan };
+                    gpu.check::<G>(&plan, &logs, &scalars, &format!("{bases_kind}, {kind}"));
+                }
             }
         }
     }
@@ -187,8 +190,11 @@ fn check_against_cpu<G: GpuCurve>(logs2: &[u32]) {
             let values = gpu.upload(&raw_scalars(&scalars));
             let whole = plan(G::Point::GROUP, n, best_window_bits(n as u64));
             assert_eq!(gpu.sum::<G>(&whole, &points, &values, None), on_cpu, "{kind} 2^{log2}");
-            let chunked = MsmPlan { chunk_points: n as u64 / 3, ..whole };
-            assert_eq!(gpu.sum::<G>(&chunked, &points, &values, None), on_cpu, "{kind} 2^{log2} in chunks");
+            for affine_levels in [0, 1, 4] {
+                let chunked = MsmPlan { chunk_points: n as u64 / 3, affine_levels, ..whole };
+                let sum: G = gpu.sum(&chunked, &points, &values, None);
+                assert_eq!(sum, on_cpu, "{kind} 2^{log2}, {chunked:?}");
+            }
         }
     }
 }
@@ -262,7 +268,13 @@ fn time<G: GpuCurve>(gpu: &Gpu, logs2: &[u32]) {
             let best = best_window_bits(n as u64);
             for window_bits in [best - 2, best, best + 2] {
                 let plan = plan(G::Point::GROUP, n, window_bits);
-                time_plan::<G>(gpu, &plan, kind, &points, &values, expected);
+                let best = plan.affine_levels;
+                let mut levels = vec![0, best.saturating_sub(1), best, best + 1];
+                levels.dedup();
+                for affine_levels in levels {
+                    let plan = MsmPlan { affine_levels, ..plan };
+                    time_plan::<G>(gpu, &plan, kind, &points, &values, expected);
+                }
                 if kind != Kind::Uniform {
                     break;
                 }
@@ -299,10 +311,11 @@ fn time_plan<G: GpuCurve>(
     let stages: Vec<String> = stages.iter().map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
     let windows = plan.num_windows();
     println!(
-        "{:?} 2^{} {kind:?}: {best_ms:.2} ms, {windows} windows of {} bits, {:.2} GB: {}",
+        "{:?} 2^{} {kind:?}: {best_ms:.2} ms, {windows} windows of {} bits, {} affine levels, {:.2} GB: {}",
         plan.group,
         plan.chunk_points.ilog2(),
         plan.width(0),
+        plan.affine_levels,
         plan.bytes() as f64 / 1e9,
         stages.join(", ")
     );

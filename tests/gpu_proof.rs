@@ -371,7 +371,8 @@ fn b10_b17_device_memory_stays_flat_and_is_given_back() {
                 }
             }
         }
-        let evicted = rig.handle.address.evict.send(EvictSrs { circuit: case.name.clone() }).await;
+        let evicted =
+            rig.handle.address.evict.send(EvictSrs { circuit: case.name.clone(), when_idle: false }).await;
         assert!(evicted.expect("the actor answers").expect("nothing uses it"));
         let after = used_bytes();
         assert!(after <= before + GIB, "{after} B in use after eviction, {before} B before");
@@ -385,7 +386,9 @@ fn partly_resident_keys_give_the_same_bytes() {
     let (shape, srs) = case.summaries();
     let expected = case.expected(0);
     let (woke, wakes) = crossbeam_channel::unbounded();
-    let waker: BackendWaker = Arc::new(move || drop(woke.send(())));
+    let waker: BackendWaker = Arc::new(move || {
+        let _ = woke.send(());
+    });
     for kept in 0..32u32 {
         let resident = Query::ALL
             .into_iter()

@@ -78,6 +78,7 @@ struct HostMsm {
     plan: MsmPlan,
     /// Blocks of accumulating threads at most: few make long segments.
     resident_blocks: u32,
+    windows_per_range: u32,
     reversed: bool,
 }
 
@@ -98,7 +99,8 @@ impl HostMsm {
             plan.total_buckets() as u32,
             self.resident_blocks,
             plan.group_log2(),
-            3,
+            plan.affine_levels,
+            self.windows_per_range,
         ]
     }
 
@@ -141,8 +143,8 @@ fn run(case: &[u8]) -> Vec<u8> {
 }
 
 fn msm<G: HostCurve>(chunk_points: usize, window_bits: u32, resident_blocks: u32, reversed: bool) -> HostMsm {
-    let plan = MsmPlan { group: G::GROUP, chunk_points: chunk_points.max(1) as u64, window_bits };
-    HostMsm { plan, resident_blocks, reversed }
+    let plan = MsmPlan::new(G::GROUP, chunk_points.max(1) as u64, window_bits).without_affine();
+    HostMsm { plan, resident_blocks, windows_per_range: u32::MAX >> 1, reversed }
 }
 
 /// All kinds of bases and scalars at each size, the order of threads by turns.
@@ -195,6 +197,34 @@ fn many_segments_in_g2() {
         let sum: G2Projective = msm.sum(&bases::<G2Projective>(&logs), scalars, None);
         assert_eq!(sum, expected(&logs, scalars), "{kind}");
     });
+}
+
+/// Affine levels: runs of any length, in one window at a time and in all of them, with every pair that is no chord.
+fn check_affine_levels<G: HostCurve>(n: usize, window_bits: u32, levels: &[u32]) {
+    let bases_kinds = base_kinds(n);
+    let scalars = scalar_kinds(n);
+    let cases: Vec<_> = bases_kinds
+        .iter()
+        .flat_map(|bases| scalars.iter().map(move |scalars| (bases, scalars)))
+        .enumerate()
+        .collect();
+    cases.par_iter().for_each(|(number, ((bases_kind, logs), (kind, scalars)))| {
+        let mut msm = msm::<G>(n, window_bits, 1 + *number as u32 % 2, number % 2 == 1);
+        msm.plan.affine_levels = levels[number % levels.len()];
+        msm.windows_per_range = [1, 3, 100][number % 3];
+        let sum: G = msm.sum(&bases::<G>(logs), scalars, None);
+        assert_eq!(sum, expected(logs, scalars), "{n} points, {bases_kind}, {kind}, {:?}", msm.plan);
+    });
+}
+
+#[test]
+fn affine_levels_in_g1() {
+    check_affine_levels::<G1Projective>(70, 8, &[1, 2, 3, 5]);
+}
+
+#[test]
+fn affine_levels_in_g2() {
+    check_affine_levels::<G2Projective>(12, 8, &[1, 2, 3]);
 }
 
 #[test]

@@ -184,49 +184,56 @@ CUZK_HD Affine<F> xyzz_to_affine(const Xyzz<F> &p)
     return Affine<F>{canonical(p.x * square(z_inverse)), canonical(p.y * zzz_inverse)};
 }
 
+// Whether the condition holds in any thread that must stay together for the arithmetic of F: in one alone, unless F
+// is spread over lanes (fp2_pair.cuh).
+template <class F>
+struct Together {
+    static CUZK_HD bool any(bool condition) { return condition; }
+};
+
 // Affine addition with an inversion shared by a batch, in two steps. `affine_pair_denominator` classifies the
 // pair and gives the factor that enters the batch's product; it is never zero. `affine_pair_sum` takes its
 // inverse. Slope and sum: the chord (y2 - y1)/(x2 - x1) or the tangent 3 x^2/(2 y). 2M + 1S (tangent 2M + 2S).
+// No branch in either divides threads that must stay together.
 enum AffinePair : uint32_t { PAIR_CHORD, PAIR_TANGENT, PAIR_CANCELS, PAIR_FIRST, PAIR_SECOND };
 
 template <class F>
 CUZK_HD AffinePair affine_pair_denominator(F &denominator, const Affine<F> &p, const Affine<F> &q)
 {
-    set_one(denominator);
-    if (is_identity(q))
-        return PAIR_FIRST;
-    if (is_identity(p))
-        return PAIR_SECOND;
+    bool no_p = is_marker_zero(p.x) & is_marker_zero(p.y), no_q = is_marker_zero(q.x) & is_marker_zero(q.y);
     F d = q.x - p.x;
-    if (!is_zero(d)) {
+    bool same_x = is_zero(d), same_y = is_zero(q.y - p.y);
+    AffinePair pair = no_q ? PAIR_FIRST : no_p ? PAIR_SECOND : !same_x ? PAIR_CHORD : same_y ? PAIR_TANGENT : PAIR_CANCELS;
+    if (pair == PAIR_CHORD)
         denominator = d;
-        return PAIR_CHORD;
-    }
-    if (!is_zero(q.y - p.y))
-        return PAIR_CANCELS;
-    denominator = twice(p.y);
-    return PAIR_TANGENT;
+    else if (pair == PAIR_TANGENT)
+        denominator = twice(p.y);
+    else
+        set_one(denominator);
+    return pair;
 }
 
 template <class F>
 CUZK_HD Affine<F> affine_pair_sum(AffinePair pair, const F &inverse_denominator, const Affine<F> &p,
                                   const Affine<F> &q)
 {
-    if (pair == PAIR_FIRST)
-        return p;
-    if (pair == PAIR_SECOND)
-        return q;
-    if (pair == PAIR_CANCELS)
-        return Affine<F>{};
     F numerator = q.y - p.y;
-    if (pair == PAIR_TANGENT) {
+    if (Together<F>::any(pair == PAIR_TANGENT)) {
         F xx = square(p.x);
-        numerator = twice(xx) + xx;
+        F triple = twice(xx) + xx;
+        if (pair == PAIR_TANGENT)
+            numerator = triple;
     }
     F slope = numerator * inverse_denominator;
     Affine<F> sum;
     sum.x = square(slope) - p.x - q.x;
     sum.y = slope * (p.x - sum.x) - p.y;
+    if (pair == PAIR_FIRST)
+        sum = p;
+    else if (pair == PAIR_SECOND)
+        sum = q;
+    else if (pair == PAIR_CANCELS)
+        sum = Affine<F>{};
     return sum;
 }
 

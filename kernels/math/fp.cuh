@@ -262,20 +262,6 @@ CUZK_HD Fp fp_sqr(const Fp &a)
     return fp_reduce_wide(wide);
 }
 
-// 1/a by Fermat's little theorem, a^(p-2): 380 squarings and 228 multiplications; 0 gives 0.
-CUZK_HD_CALL Fp fp_inverse(const Fp a)
-{
-    Fp r = a;
-    // p - 2 from its second highest bit down; its top limb is 0x1a0111ea, bit 380 of the whole is the highest.
-    for (int bit = 379; bit >= 0; bit--) {
-        r = fp_sqr(r);
-        uint32_t limb = FP_P[bit / 32] - (bit < 32 ? 2u : 0u); // no borrow: the lowest limb is 0xffffaaab
-        if ((limb >> (bit % 32)) & 1)
-            r = fp_mul(r, a);
-    }
-    return r;
-}
-
 // The common names, for the formulas that hold over Fp and Fp2 alike.
 CUZK_HD Fp operator+(const Fp &a, const Fp &b) { return fp_add(a, b); }
 CUZK_HD Fp operator-(const Fp &a, const Fp &b) { return fp_sub(a, b); }
@@ -283,7 +269,6 @@ CUZK_HD Fp operator*(const Fp &a, const Fp &b) { return fp_mul(a, b); }
 CUZK_HD Fp square(const Fp &a) { return fp_sqr(a); }
 CUZK_HD Fp twice(const Fp &a) { return fp_double(a); }
 CUZK_HD Fp negate(const Fp &a) { return fp_neg(a); }
-CUZK_HD Fp inverse(const Fp &a) { return fp_inverse(a); }
 CUZK_HD Fp canonical(const Fp &a) { return fp_canonical(a); }
 CUZK_HD bool is_zero(const Fp &a) { return fp_is_zero(a); }
 // All limbs zero: the marker of identity points, not the test for a field element that may be p.

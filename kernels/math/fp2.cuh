@@ -1,7 +1,7 @@
 // The quadratic extension Fp2 = Fp[u]/(u^2 + 1) of BLS12-381: c0 + c1 u, coordinates in [0, 2p) as in fp.cuh.
 #pragma once
 
-#include "fp.cuh"
+#include "fp_inverse.cuh"
 
 namespace cuzk {
 

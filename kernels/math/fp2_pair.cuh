@@ -113,4 +113,9 @@ static __device__ __forceinline__ Fp2Half mul_sub(const Fp2Half &a, const Fp2Hal
     return a * b - c * d;
 }
 
+template <>
+struct Together<Fp2Half> {
+    static __device__ __forceinline__ bool any(bool condition) { return __any_sync(0xffffffff, condition); }
+};
+
 } // namespace cuzk

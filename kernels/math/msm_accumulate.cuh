@@ -15,26 +15,19 @@
 // Buckets live across chunks: the first part of a run starts from what its bucket holds.
 #pragma once
 
-#include "digits.cuh"
-#include "fp2_pair.cuh"
+#include "msm_points.cuh"
 
 namespace cuzk {
 
-constexpr uint32_t NO_BUCKET = 0xffffffff;
 constexpr uint32_t ACCUMULATE_THREADS = 128;
 constexpr uint32_t MERGE_THREADS = 64;
 // Shortest share of a thread; below it more threads do not pay for the slots they leave.
 constexpr uint32_t MIN_SEGMENT = 16;
 
 // How an accumulating thread holds a sum and adds to it: G1, one lane per sum.
-struct G1Accumulator {
-    static constexpr uint32_t LANES = 1;
-    using Point = G1Affine;
-    using Sum = G1Xyzz;
-
+struct G1Accumulator : G1Lanes {
     Sum sum;
 
-    static __device__ __forceinline__ bool any_active(bool active) { return active; }
     __device__ __forceinline__ void clear() { sum = xyzz_identity<Fp>(); }
     __device__ __forceinline__ void load(const Sum *from) { sum = *from; }
     __device__ __forceinline__ void store(Sum *to) const { *to = sum; }
@@ -43,57 +36,31 @@ struct G1Accumulator {
     {
         if (!active)
             return;
-        G1Affine point = points[entry & ~DIGIT_NEGATIVE];
-        if (entry & DIGIT_NEGATIVE)
-            point = affine_negate(point);
-        xyzz_add_affine(sum, point);
+        xyzz_add_affine(sum, load_point<G1Lanes>(points, entry));
     }
 };
 
 // G2, two lanes per sum: as long as any lane of a warp is active all of them go through the same arithmetic, and the
 // exceptional cases replace its result.
-struct G2Accumulator {
-    static constexpr uint32_t LANES = 2;
-    using Point = G2Affine;
-    using Sum = G2Xyzz;
-
+struct G2Accumulator : G2Lanes {
     Xyzz<Fp2Half> sum;
-
-    static __device__ __forceinline__ bool any_active(bool active) { return __any_sync(0xffffffff, active); }
 
     __device__ __forceinline__ void clear() { sum = xyzz_identity<Fp2Half>(); }
 
-    // This lane's coordinate of each of `num` elements of Fp2.
-    static __device__ __forceinline__ const Fp *half(const void *elements)
-    {
-        return static_cast<const Fp *>(elements) + holds_c1();
-    }
-
     __device__ __forceinline__ void load(const Sum *from)
     {
-        const Fp *at = half(from);
-        sum.x.own = at[0];
-        sum.y.own = at[2];
-        sum.zz.own = at[4];
-        sum.zzz.own = at[6];
+        sum.x = G2Lanes::load(&from->x);
+        sum.y = G2Lanes::load(&from->y);
+        sum.zz = G2Lanes::load(&from->zz);
+        sum.zzz = G2Lanes::load(&from->zzz);
     }
 
     __device__ __forceinline__ void store(Sum *to) const
     {
-        Fp *at = const_cast<Fp *>(half(to));
-        at[0] = sum.x.own;
-        at[2] = sum.y.own;
-        at[4] = sum.zz.own;
-        at[6] = sum.zzz.own;
-    }
-
-    static __device__ __forceinline__ Affine<Fp2Half> read(const Point *__restrict__ points, uint32_t entry)
-    {
-        const Fp *at = half(points + (entry & ~DIGIT_NEGATIVE));
-        Affine<Fp2Half> point{{at[0]}, {at[2]}};
-        if (entry & DIGIT_NEGATIVE)
-            point = affine_negate(point);
-        return point;
+        G2Lanes::store(&to->x, sum.x);
+        G2Lanes::store(&to->y, sum.y);
+        G2Lanes::store(&to->zz, sum.zz);
+        G2Lanes::store(&to->zzz, sum.zzz);
     }
 
     // madd-2008-s as in ec.cuh. `parking` keeps the sum in memory where there is nothing to add: in registers it
@@ -102,7 +69,7 @@ struct G2Accumulator {
     {
         Affine<Fp2Half> q{};
         if (active)
-            q = read(points, entry);
+            q = load_point<G2Lanes>(points, entry);
         // Not the short-circuiting is_identity of ec.cuh: all lanes must take part in both questions.
         bool nothing = both_lanes(is_marker_zero(q.x.own) & is_marker_zero(q.y.own));
         bool first = is_marker_zero(sum.zz);
@@ -122,7 +89,7 @@ struct G2Accumulator {
         if (__any_sync(0xffffffff, exception)) {
             Affine<Fp2Half> again{};
             if (exception)
-                again = read(points, entry);
+                again = load_point<G2Lanes>(points, entry);
             Xyzz<Fp2Half> doubled = xyzz_double_affine(again);
             if (exception)
                 sum = same_y ? doubled : xyzz_identity<Fp2Half>();
@@ -130,7 +97,7 @@ struct G2Accumulator {
         if (nothing) {
             load(parking);
         } else if (first) {
-            Affine<Fp2Half> again = read(points, entry);
+            Affine<Fp2Half> again = load_point<G2Lanes>(points, entry);
             sum.x = again.x;
             sum.y = again.y;
             set_one(sum.zz);
@@ -139,9 +106,9 @@ struct G2Accumulator {
     }
 };
 
-// points [num_points] affine, entries: as many as offsets[num_buckets] says, point | sign, sorted by bucket;
-// offsets [num_buckets + 1]: where each bucket's entries begin; buckets [num_buckets], added to, or taken for
-// identities if `fresh`; keys and slots [2 * threads / LANES]. Any grid.
+// offsets [num_buckets + 1]: where each bucket's items begin in the list of all items, of which those of these buckets
+// are taken. An item is a reference to a point: entries[i], or, if `entries` is null, point i - offsets[0]. buckets
+// [num_buckets], added to, or taken for identities if `fresh`; keys and slots [2 * threads / LANES]. Any grid.
 template <class A>
 static __device__ __forceinline__ void accumulate(const typename A::Point *__restrict__ points,
                                                   const uint32_t *__restrict__ entries,
@@ -151,14 +118,11 @@ static __device__ __forceinline__ void accumulate(const typename A::Point *__res
 {
     uint32_t t = (blockIdx.x * ACCUMULATE_THREADS + threadIdx.x) / A::LANES;
     uint32_t num_segments = gridDim.x * (ACCUMULATE_THREADS / A::LANES);
-    uint32_t total = offsets[num_buckets];
+    uint32_t first = offsets[0], total = offsets[num_buckets] - first;
     uint32_t length = max((total + num_segments - 1) / num_segments, MIN_SEGMENT);
-    uint32_t i = min(t * length, total), end = min(i + length, total);
+    uint32_t i = first + min(t * length, total), end = min(i + length, first + total);
 
-    uint32_t bucket = 0;
-    for (uint32_t step = 1u << 31; step > 0; step /= 2)
-        if (bucket + step < num_buckets && offsets[bucket + step] <= i)
-            bucket += step;
+    uint32_t bucket = run_of(offsets, num_buckets, i);
     uint32_t run_end = offsets[bucket + 1];
     bool cut_before = i < end && offsets[bucket] < i;
     uint32_t key_before = NO_BUCKET, key_after = NO_BUCKET;
@@ -167,9 +131,10 @@ static __device__ __forceinline__ void accumulate(const typename A::Point *__res
     sum.clear();
     if (i < end && !cut_before && !fresh)
         sum.load(&buckets[bucket]);
-    while (A::any_active(i < end)) {
+    while (Together<typename A::Field>::any(i < end)) {
         bool active = i < end;
-        sum.add(active, points, active ? entries[i] : 0, &slots[2 * t + 1]);
+        uint32_t item = !active ? 0 : entries ? entries[i] : i - first;
+        sum.add(active, points, item, &slots[2 * t + 1]);
         i++;
         if (!active || (i != run_end && i != end))
             continue;

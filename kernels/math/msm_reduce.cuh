@@ -1,12 +1,13 @@
 // Multi-exponentiation, last part: bucket sums to one point per window, sum over j of (j + 1) B_j.
 //
-// Neighbouring buckets are put together step by step. A group of m buckets is the pair (S, W) = (sum of B_j, sum of
-// (j + 1) B_j) with j counted from the group's first bucket; g such groups together are
+// First, threads take groups of 2^g neighbouring buckets to W = sum of (j + 1) B_j and S = sum of B_j, with j counted from
+// the group's first bucket, by running sums (Pippenger 1976). Then, with t counted over a window's groups,
 //
-//   S' = sum of S_t,   W' = sum of W_t + m (sum of t S_t)
+//   sum of W_t + 2^g (sum of t S_t),   sum of t S_t = sum over bits b of 2^b (sum of the S_t whose t has bit b)
 //
-// where the inner sums come from running sums (Pippenger 1976; here over groups too, so that all of it is parallel)
-// and m is a power of two. Groups never reach across windows, whose sizes are powers of two.
+// where the sum for each bit and those of W and S come from one tree: a node holds them for the groups below it, and joins
+// two nodes part by part; the sum for the new bit is S of the right one. Depth counts here: what is left of a sum is small
+// but for its chain of additions. Nodes never reach across windows, whose sizes are powers of two.
 #pragma once
 
 #include "ec.cuh"
@@ -15,10 +16,12 @@ namespace cuzk {
 
 constexpr uint32_t REDUCE_THREADS = 64;
 
-template <class F>
-struct BucketGroup {
-    Xyzz<F> sum, weighted;
-};
+// The parts of a node: W, S, and from PART_BITS on the sum for each bit.
+constexpr uint32_t PART_WEIGHTED = 0;
+constexpr uint32_t PART_SUM = 1;
+constexpr uint32_t PART_BITS = 2;
+// A window has 2^23 buckets at most.
+constexpr uint32_t MAX_PARTS = 32;
 
 template <class F>
 CUZK_HD void xyzz_double_times(Xyzz<F> &p, uint32_t times)
@@ -27,10 +30,10 @@ CUZK_HD void xyzz_double_times(Xyzz<F> &p, uint32_t times)
         p = xyzz_double(p);
 }
 
-// buckets [num_groups << buckets_log2] -> groups [num_groups]: one thread per group, 2 additions per bucket.
+// buckets [num_groups << buckets_log2] -> parts [2][num_groups]: one thread per group, 2 additions per bucket.
 template <class F>
 static __device__ __forceinline__ void group_buckets(const Xyzz<F> *__restrict__ buckets, uint32_t buckets_log2,
-                                                     uint32_t num_groups, BucketGroup<F> *__restrict__ groups)
+                                                     uint32_t num_groups, Xyzz<F> *__restrict__ parts)
 {
     uint32_t t = blockIdx.x * REDUCE_THREADS + threadIdx.x;
     if (t >= num_groups)
@@ -41,31 +44,27 @@ static __device__ __forceinline__ void group_buckets(const Xyzz<F> *__restrict__
         xyzz_add_call(sum, first[j]);
         xyzz_add_call(weighted, sum);
     }
-    groups[t].sum = sum;
-    groups[t].weighted = weighted;
+    parts[PART_SUM * num_groups + t] = sum;
+    parts[PART_WEIGHTED * num_groups + t] = weighted;
 }
 
-// groups [num_groups << join_log2] of 2^buckets_log2 buckets each -> joined [num_groups]: one thread per joined group.
+// One step of the tree: parts [2 + level][2 * num_nodes] -> joined [3 + level][num_nodes], of `level` levels before. One
+// thread per sum that is made, neighbours of one kind.
 template <class F>
-static __device__ __forceinline__ void join_groups(const BucketGroup<F> *__restrict__ groups, uint32_t join_log2,
-                                                   uint32_t buckets_log2, uint32_t num_groups,
-                                                   BucketGroup<F> *__restrict__ joined)
+static __device__ __forceinline__ void join_nodes(const Xyzz<F> *__restrict__ parts, uint32_t level,
+                                                  uint32_t num_nodes, Xyzz<F> *__restrict__ joined)
 {
     uint32_t t = blockIdx.x * REDUCE_THREADS + threadIdx.x;
-    if (t >= num_groups)
+    uint32_t part = t / num_nodes, node = t - part * num_nodes;
+    if (part > PART_BITS + level)
         return;
-    const BucketGroup<F> *first = groups + ((uint64_t)t << join_log2);
-    Xyzz<F> sum = xyzz_identity<F>(), offset = sum, weighted = sum;
-    for (uint32_t j = 1u << join_log2; j-- > 0;) {
-        xyzz_add_call(sum, first[j].sum);
-        xyzz_add_call(weighted, first[j].weighted);
-        if (j > 0)
-            xyzz_add_call(offset, sum);
-    }
-    xyzz_double_times(offset, buckets_log2);
-    xyzz_add_call(weighted, offset);
-    joined[t].sum = sum;
-    joined[t].weighted = weighted;
+    // The last part is new: the sums of the right halves.
+    bool is_new = part == PART_BITS + level;
+    const Xyzz<F> *pair = parts + (uint64_t)(is_new ? PART_SUM : part) * 2 * num_nodes + 2 * node;
+    Xyzz<F> sum = pair[1];
+    if (!is_new)
+        xyzz_add_call(sum, pair[0]);
+    joined[(uint64_t)part * num_nodes + node] = sum;
 }
 
 // A point in Jacobian coordinates, x = X/Z^2, y = Y/Z^3, the identity with Z = 0: blst's, canonical.
@@ -81,25 +80,37 @@ CUZK_HD Jacobian<F> xyzz_to_jacobian(const Xyzz<F> &p)
     return Jacobian<F>{canonical(p.x * square(p.zz)), canonical(p.y * square(p.zzz)), canonical(p.zzz)};
 }
 
-// groups [num_windows + num_wide], each half a wide window or a whole narrow one of 2^buckets_log2 buckets, wide windows
-// first -> window_sums [num_windows]. One thread per window.
+// parts [2 + num_levels][num_windows + num_wide] -> window_sums [num_windows]. A node is half a wide window or a whole
+// narrow one, of groups of 2^group_log2 buckets. One block per window.
 template <class F>
-static __device__ __forceinline__ void finish_windows(const BucketGroup<F> *__restrict__ groups,
-                                                      uint32_t num_windows, uint32_t num_wide,
-                                                      uint32_t buckets_log2, Jacobian<F> *__restrict__ window_sums)
+static __device__ __forceinline__ void finish_window(const Xyzz<F> *__restrict__ parts, uint32_t num_levels,
+                                                     uint32_t num_windows, uint32_t num_wide, uint32_t group_log2,
+                                                     Jacobian<F> *__restrict__ window_sums)
 {
-    uint32_t w = blockIdx.x * REDUCE_THREADS + threadIdx.x;
-    if (w >= num_windows)
-        return;
-    const BucketGroup<F> *first = groups + w + min(w, num_wide);
-    Xyzz<F> sum = first[0].weighted;
-    if (w < num_wide) {
-        Xyzz<F> offset = first[1].sum;
-        xyzz_double_times(offset, buckets_log2);
-        xyzz_add_call(sum, first[1].weighted);
-        xyzz_add_call(sum, offset);
+    __shared__ Xyzz<F> sums[MAX_PARTS];
+    uint32_t part = threadIdx.x, window = blockIdx.x;
+    bool is_wide = window < num_wide;
+    uint32_t num_nodes = num_windows + num_wide, node = window + min(window, num_wide);
+    uint32_t num_parts = PART_BITS + num_levels + (is_wide ? 1 : 0);
+    if (part < num_parts && part != PART_SUM) {
+        bool is_new = part == PART_BITS + num_levels;
+        const Xyzz<F> *first = parts + (uint64_t)(is_new ? PART_SUM : part) * num_nodes + node;
+        Xyzz<F> sum = first[is_new ? 1 : 0];
+        if (is_wide && !is_new)
+            xyzz_add_call(sum, first[1]);
+        if (part >= PART_BITS)
+            xyzz_double_times(sum, group_log2 + part - PART_BITS);
+        sums[part] = sum;
+    } else if (part < MAX_PARTS) {
+        sums[part] = xyzz_identity<F>();
     }
-    window_sums[w] = xyzz_to_jacobian(sum);
+    for (uint32_t width = MAX_PARTS / 2; width > 0; width /= 2) {
+        __syncthreads();
+        if (part < width)
+            xyzz_add_call(sums[part], sums[part + width]);
+    }
+    if (part == 0)
+        window_sums[window] = xyzz_to_jacobian(sums[0]);
 }
 
 } // namespace cuzk

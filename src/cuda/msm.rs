@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! begin    buckets, all identities
-//! add      scalars -> digits -> sorted terms -> buckets          any number of times, a chunk each
+//! add      scalars -> digits -> sorted terms -> affine levels -> buckets        any number of times, a chunk each
 //! finish   buckets -> one point per window -> pinned memory
 //! total    Horner over the windows, on the host
 //! ```
@@ -11,7 +11,9 @@
 //! non-zero digits, does the time: the work is shared out by terms, not by buckets. Sizes are those of
 //! [`MsmPlan`], which is what a plan of a whole proof counts with.
 
+mod affine;
 mod points;
+mod sort;
 mod sum;
 
 use std::cell::RefCell;
@@ -24,7 +26,7 @@ use group::Group as _;
 use super::{
     Context, CudaError, DeviceSlice, Event, Function, Module, Pending, PinnedPool, Reservation, Stream,
 };
-use crate::policy::msm_plan::{MsmPlan, ACCUMULATE_THREADS};
+use crate::policy::msm_plan::{MsmPlan, ACCUMULATE_THREADS, PAIR_THREADS};
 pub use points::CurvePoint;
 pub use sum::MsmSum;
 
@@ -51,20 +53,26 @@ impl Scalars<'_> {
 
 struct SortKernels {
     digits: Function,
-    rank: Function,
+    partition_sizes: Function,
+    partition: Function,
+    bucket_sizes: Function,
+    scatter: Function,
     scan_tiles: Function,
     scan_sums: Function,
     scan_apply: Function,
-    scatter: Function,
+    halve_tiles: Function,
+    halve_apply: Function,
 }
 
 struct GroupKernels {
+    pairs: Function,
     accumulate: Function,
     merge: Function,
     group: Function,
     join: Function,
     finish: Function,
-    /// Blocks of `accumulate` that the device runs at a time.
+    /// Blocks of `pairs` and of `accumulate` that the device runs at a time.
+    resident_pair_blocks: u64,
     resident_blocks: u64,
 }
 
@@ -73,6 +81,12 @@ struct Kernels {
     g1: GroupKernels,
     g2: GroupKernels,
     results: RefCell<PinnedPool>,
+}
+
+/// Blocks of a kernel that the device runs at a time.
+fn resident_blocks(context: &Context, kernel: &Function, threads_per_block: u32) -> Result<u64, CudaError> {
+    let per_multiprocessor = kernel.blocks_per_multiprocessor(threads_per_block, 0)?;
+    Ok(u64::from(context.device().num_multiprocessors) * u64::from(per_multiprocessor.max(1)))
 }
 
 /// The kernels of multi-exponentiation in a context. Clones share them.
@@ -89,33 +103,42 @@ impl MsmKernels {
     pub fn load(context: &Context) -> Result<Self, CudaError> {
         let sort = Module::load(context, "msm_sort")?;
         let (g1, g2) = (Module::load(context, "msm_g1")?, Module::load(context, "msm_g2")?);
-        let num_multiprocessors = u64::from(context.device().num_multiprocessors);
-        let resident = |accumulate: &Function| -> Result<u64, CudaError> {
-            let per_multiprocessor = accumulate.blocks_per_multiprocessor(ACCUMULATE_THREADS, 0)?;
-            Ok(num_multiprocessors * u64::from(per_multiprocessor.max(1)))
-        };
-        let g1_accumulate = g1.function(c"msm_g1_accumulate")?;
-        let g2_accumulate = g2.function(c"msm_g2_accumulate")?;
         let kernels = Kernels {
             sort: SortKernels {
                 digits: sort.function(c"msm_digits")?,
-                rank: sort.function(c"msm_rank")?,
+                partition_sizes: sort.function(c"msm_partition_sizes")?,
+                partition: sort.function(c"msm_partition")?,
+                bucket_sizes: sort.function(c"msm_bucket_sizes")?,
+                scatter: sort.function(c"msm_scatter")?,
                 scan_tiles: sort.function(c"msm_scan_tiles")?,
                 scan_sums: sort.function(c"msm_scan_sums")?,
                 scan_apply: sort.function(c"msm_scan_apply")?,
-                scatter: sort.function(c"msm_scatter")?,
+                halve_tiles: sort.function(c"msm_halve_tiles")?,
+                halve_apply: sort.function(c"msm_halve_apply")?,
             },
             g1: GroupKernels {
-                resident_blocks: resident(&g1_accumulate)?,
-                accumulate: g1_accumulate,
+                resident_pair_blocks: resident_blocks(context, &g1.function(c"msm_g1_pairs")?, PAIR_THREADS)?,
+                resident_blocks: resident_blocks(
+                    context,
+                    &g1.function(c"msm_g1_accumulate")?,
+                    ACCUMULATE_THREADS,
+                )?,
+                pairs: g1.function(c"msm_g1_pairs")?,
+                accumulate: g1.function(c"msm_g1_accumulate")?,
                 merge: g1.function(c"msm_g1_merge")?,
                 group: g1.function(c"msm_g1_group")?,
                 join: g1.function(c"msm_g1_join")?,
                 finish: g1.function(c"msm_g1_finish")?,
             },
             g2: GroupKernels {
-                resident_blocks: resident(&g2_accumulate)?,
-                accumulate: g2_accumulate,
+                resident_pair_blocks: resident_blocks(context, &g2.function(c"msm_g2_pairs")?, PAIR_THREADS)?,
+                resident_blocks: resident_blocks(
+                    context,
+                    &g2.function(c"msm_g2_accumulate")?,
+                    ACCUMULATE_THREADS,
+                )?,
+                pairs: g2.function(c"msm_g2_pairs")?,
+                accumulate: g2.function(c"msm_g2_accumulate")?,
                 merge: g2.function(c"msm_g2_merge")?,
                 group: g2.function(c"msm_g2_group")?,
                 join: g2.function(c"msm_g2_join")?,
@@ -162,14 +185,22 @@ impl<P: CurvePoint> WindowSums<P> {
         Self { kernels, plan, pending, marks, _points: PhantomData }
     }
 
-    /// Stages with their device time, in order, if [`MsmSum::take_times`] asked for it; empty otherwise. Only once
+    /// Stages with their device time, summed over chunks and windows, in order, if [`MsmSum::take_times`] asked for it; empty otherwise. Only once
     /// the sum is done.
     ///
     /// # Errors
     /// `CUDA_ERROR_NOT_READY` before that.
     pub fn stage_times_ms(&self) -> Result<Vec<(&'static str, f32)>, CudaError> {
         let marks = self.marks.as_deref().unwrap_or_default();
-        marks.windows(2).map(|pair| Ok((pair[1].0, pair[1].1.elapsed_ms(&pair[0].1)?))).collect()
+        let mut times: Vec<(&'static str, f32)> = Vec::new();
+        for pair in marks.windows(2) {
+            let (stage, ms) = (pair[1].0, pair[1].1.elapsed_ms(&pair[0].1)?);
+            match times.iter_mut().find(|time| time.0 == stage) {
+                Some(time) => time.1 += ms,
+                None => times.push((stage, ms)),
+            }
+        }
+        Ok(times)
     }
 
     /// Whether [`total`](Self::total) would not wait.

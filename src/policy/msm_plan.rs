@@ -5,6 +5,8 @@
 //! A scalar is 254 bits and a sign (`kernels/math/digits.cuh`), cut into windows of signed digits whose widths sum to
 //! 255 bits and differ by one at most, wide windows first. A window of w bits has 2^(w-1) buckets.
 
+use std::ops::Range;
+
 /// Bits of all windows together.
 const SCALAR_BITS: u32 = 255;
 pub const MIN_WINDOW_BITS: u32 = 4;
@@ -25,14 +27,26 @@ const MIN_SEGMENT: u64 = 16;
 pub const ACCUMULATE_THREADS: u32 = 128;
 /// `MERGE_THREADS` there: slots that one block merges into two.
 pub const MERGE_THREADS: u64 = 64;
-/// `SCAN_TILE` of `kernels/msm_sort.cu`.
-const SCAN_TILE: u64 = 2048;
+/// `PAIR_THREADS` of `kernels/math/msm_affine.cuh`.
+pub const PAIR_THREADS: u32 = 128;
+/// `MAX_PAIRS` there.
+const MAX_PAIRS: u64 = 32;
+/// Least terms of a sum with affine additions: the first level is then half a round of an H200's threads.
+const MIN_AFFINE_TERMS: u64 = 1 << 21;
+/// Terms that go through the affine levels together, about: enough for ten rounds of an H200's threads, and 4.6 GB of
+/// points in G1.
+const AFFINE_TERMS: u64 = 1 << 26;
+const MAX_AFFINE_LEVELS: u32 = 6;
+/// `SCAN_TILE` of `kernels/math/msm_scan.cuh`.
+pub const SCAN_TILE: u64 = 2048;
+/// `PARTITION_BUCKETS` of `kernels/msm_sort.cu`.
+const PARTITION_BUCKETS: u64 = 2048;
+/// A term on its way to its bucket.
+pub const RECORD_BYTES: u64 = 8;
 /// Groups of buckets that the first step of the reduction makes at least, as far as there are buckets: about the
 /// threads of a large device.
 const MIN_GROUPS_LOG2: u32 = 15;
 const MIN_GROUP_LOG2: u32 = 2;
-/// Groups that are joined into one at a time: 8.
-const JOIN_LOG2: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
@@ -76,22 +90,47 @@ pub struct MsmPlan {
     /// Width of the widest windows at most, [`MIN_WINDOW_BITS`] to [`MAX_WINDOW_BITS`]. The fewest windows of that
     /// width are made, then as narrow as their number allows: 21 is the same as 20.
     pub window_bits: u32,
+    /// How often the runs of a bucket's terms are halved by affine additions before what is left is accumulated.
+    pub affine_levels: u32,
 }
 
 /// Device memory of one sum, by what it holds. In bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsmBytes {
     pub buckets: u64,
-    /// Where each bucket's terms begin, and sums of it.
+    /// Where each bucket's and each partition's terms begin, and sums of it.
     pub offsets: u64,
-    /// Digits, ranks and sorted entries: three times 4 bytes for each point and window.
+    /// A digit, which becomes an entry, and a record for each point and window: 12 bytes.
     pub terms: u64,
+    /// What affine additions make: points, and where each bucket's begin.
+    pub affine: u64,
     /// Partial sums at the borders of segments, with their keys.
     pub slots: u64,
     pub reduction: u64,
 }
 
 impl MsmPlan {
+    /// A plan with as many affine levels as make it fast for scalars of all sizes, if there is memory for them.
+    pub fn new(group: Group, chunk_points: u64, window_bits: u32) -> Self {
+        let plan = Self { group, chunk_points, window_bits, affine_levels: 0 };
+        Self { affine_levels: plan.best_affine_levels(), ..plan }
+    }
+
+    /// The same sum in the least memory: every term is accumulated by itself.
+    pub fn without_affine(self) -> Self {
+        Self { affine_levels: 0, ..self }
+    }
+
+    /// Halvings until a bucket has two or three terms of uniform scalars; none where terms are so few that devices are
+    /// not kept busy by them.
+    fn best_affine_levels(&self) -> u32 {
+        if self.max_terms() < MIN_AFFINE_TERMS {
+            return 0;
+        }
+        let terms_per_bucket = self.max_terms() / self.total_buckets();
+        terms_per_bucket.checked_ilog2().unwrap_or(0).saturating_sub(1).min(MAX_AFFINE_LEVELS)
+    }
+
     pub fn num_windows(&self) -> u32 {
         SCALAR_BITS.div_ceil(self.window_bits)
     }
@@ -118,6 +157,11 @@ impl MsmPlan {
     /// In all windows together.
     pub fn total_buckets(&self) -> u64 {
         u64::from(self.num_windows() + self.num_wide()) << (self.narrow_bits() - 1)
+    }
+
+    /// The first bucket of window `index`, or the number of all of them for the one after the last.
+    pub fn first_bucket(&self, index: u32) -> u64 {
+        u64::from(index + index.min(self.num_wide())) << (self.narrow_bits() - 1)
     }
 
     /// Non-zero digits of a chunk at most.
@@ -173,21 +217,65 @@ impl MsmPlan {
         self.total_buckets() >> self.group_log2()
     }
 
-    /// How many groups (log2) each further step of the reduction joins, until a narrow window is one.
-    pub fn joins(&self) -> Vec<u32> {
-        let mut left = self.narrow_bits() - 1 - self.group_log2();
-        let mut joins = Vec::new();
-        while left > 0 {
-            let join_log2 = left.min(JOIN_LOG2);
-            joins.push(join_log2);
-            left -= join_log2;
-        }
-        joins
+    /// Steps of the reduction that join nodes by twos, until a narrow window is one and a wide one two. A node is at
+    /// first a group.
+    pub fn join_levels(&self) -> u32 {
+        self.narrow_bits() - 1 - self.group_log2()
     }
 
-    /// Groups after the first join; later ones go back and forth between the two arrays.
-    pub fn num_joined_groups(&self) -> u64 {
-        self.joins().first().map_or(0, |join_log2| self.num_groups() >> join_log2)
+    /// Sums that make up the nodes after `level` joins.
+    pub fn num_parts(&self, level: u32) -> u64 {
+        u64::from(2 + level) * (self.num_groups() >> level)
+    }
+
+    /// Sums in the two arrays that the joins go back and forth between: nodes get fewer faster than their parts get more.
+    pub fn part_arrays(&self) -> [u64; 2] {
+        let joined = if self.join_levels() == 0 { 0 } else { self.num_parts(1) };
+        [self.num_parts(0), joined]
+    }
+
+    /// The windows whose terms are halved and accumulated together: ranges of their numbers, in order. Their buckets and
+    /// terms are neighbours. One range of all if there are no affine levels.
+    pub fn window_ranges(&self) -> Vec<Range<u32>> {
+        let num_windows = self.num_windows();
+        let per_range = if self.affine_levels == 0 {
+            num_windows
+        } else {
+            let most = (AFFINE_TERMS / self.chunk_points.max(1)).clamp(1, num_windows.into()) as u32;
+            // As equal as possible.
+            num_windows.div_ceil(num_windows.div_ceil(most))
+        };
+        let starts = (0..num_windows).step_by(per_range as usize);
+        starts.map(|start| start..(start + per_range).min(num_windows)).collect()
+    }
+
+    /// Points that `level` halvings (at least one) leave of the terms of the widest range of windows at most.
+    pub fn max_halved(&self, level: u32) -> u64 {
+        if level > self.affine_levels {
+            return 0;
+        }
+        let ranges = self.window_ranges();
+        let halved = ranges.iter().map(|range| self.halved(range, self.chunk_points, level));
+        halved.max().unwrap_or(0)
+    }
+
+    /// Points that `level` halvings leave of `num_points` points' terms in these windows at most.
+    pub fn halved(&self, windows: &Range<u32>, num_points: u64, level: u32) -> u64 {
+        let buckets = self.first_bucket(windows.end) - self.first_bucket(windows.start);
+        let terms = num_points * u64::from(windows.end - windows.start);
+        (0..level).fold(terms, |items, _| halved_items(items, buckets))
+    }
+
+    /// Blocks of the pair-adding kernel for `num_results` results at most, in whole rounds of `resident_blocks` at a
+    /// time. The kernel divides what there is evenly.
+    pub fn pair_blocks(&self, num_results: u64, resident_blocks: u64) -> u64 {
+        let per_block = MAX_PAIRS * u64::from(PAIR_THREADS / self.group.lanes_per_segment());
+        num_results.div_ceil(per_block).div_ceil(resident_blocks).max(1) * resident_blocks
+    }
+
+    /// Partitions that terms are sorted into first, each of neighbouring buckets.
+    pub fn num_partitions(&self) -> u64 {
+        self.total_buckets().div_ceil(PARTITION_BUCKETS)
     }
 
     pub fn num_tiles(&self) -> u64 {
@@ -196,22 +284,29 @@ impl MsmPlan {
 
     pub fn bytes_by_use(&self) -> MsmBytes {
         let (sum_bytes, word) = (self.group.sum_bytes(), 4);
-        let group_bytes = 2 * sum_bytes;
         let window_sums = u64::from(self.num_windows()) * self.group.window_sum_bytes();
         MsmBytes {
             buckets: self.total_buckets() * sum_bytes,
-            offsets: (self.total_buckets() + 1 + self.num_tiles()) * word,
-            terms: self.max_terms().saturating_mul(3 * word),
+            offsets: (self.total_buckets() + 1 + self.num_partitions() + 1 + self.num_tiles()) * word,
+            terms: self.max_terms().saturating_mul(word + RECORD_BYTES),
+            affine: (self.max_halved(1) + self.max_halved(2)) * self.group.point_bytes()
+                + u64::from(self.affine_levels) * (self.total_buckets() + 1) * word,
             slots: self.max_slots() * (sum_bytes + word),
-            reduction: (self.num_groups() + self.num_joined_groups()) * group_bytes + window_sums,
+            reduction: self.part_arrays().iter().sum::<u64>() * sum_bytes + window_sums,
         }
     }
 
     /// All device memory of a sum, from its beginning to its end.
     pub fn bytes(&self) -> u64 {
-        let MsmBytes { buckets, offsets, terms, slots, reduction } = self.bytes_by_use();
-        [buckets, offsets, slots, reduction].iter().sum::<u64>().saturating_add(terms)
+        let MsmBytes { buckets, offsets, terms, affine, slots, reduction } = self.bytes_by_use();
+        [buckets, offsets, affine, slots, reduction].iter().sum::<u64>().saturating_add(terms)
     }
+}
+
+/// Points that halving the runs of so many items in so many buckets leaves at most: half as many, and half a point for
+/// each run of odd length.
+fn halved_items(items: u64, buckets: u64) -> u64 {
+    (items + items.min(buckets)) / 2
 }
 
 /// Multiplications of a full addition over those of adding a term, which is also rarer to stall: 3834 / 2658.
@@ -221,7 +316,7 @@ const FULL_ADDITION_PERCENT: u64 = 150;
 /// bucket.
 pub fn best_window_bits(num_points: u64) -> u32 {
     let work = |&window_bits: &u32| {
-        let plan = MsmPlan { group: Group::G1, chunk_points: num_points, window_bits };
+        let plan = MsmPlan { group: Group::G1, chunk_points: num_points, window_bits, affine_levels: 0 };
         plan.max_terms().saturating_add(2 * plan.total_buckets() * FULL_ADDITION_PERCENT / 100)
     };
     (MIN_WINDOW_BITS..=MAX_WINDOW_BITS).min_by_key(work).expect("the range is not empty")
@@ -234,8 +329,15 @@ mod tests {
 
     fn any_plan() -> impl Strategy<Value = MsmPlan> {
         let group = prop_oneof![Just(Group::G1), Just(Group::G2)];
-        (group, 0u64..1 << 27, MIN_WINDOW_BITS..=MAX_WINDOW_BITS)
-            .prop_map(|(group, chunk_points, window_bits)| MsmPlan { group, chunk_points, window_bits })
+        (group, 0u64..1 << 27, MIN_WINDOW_BITS..=MAX_WINDOW_BITS, any::<bool>())
+            .prop_map(|(group, chunk_points, window_bits, is_small)| {
+                let plan = MsmPlan::new(group, chunk_points, window_bits);
+                if is_small {
+                    plan.without_affine()
+                } else {
+                    plan
+                }
+            })
             .prop_filter("possible", MsmPlan::is_possible)
     }
 
@@ -260,9 +362,34 @@ mod tests {
         }
 
         #[test]
+        fn window_ranges_cover_all_buckets(plan in any_plan()) {
+            let ranges = plan.window_ranges();
+            prop_assert_eq!(ranges[0].start, 0);
+            prop_assert_eq!(ranges.last().unwrap().end, plan.num_windows());
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+            prop_assert_eq!(plan.first_bucket(plan.num_windows()), plan.total_buckets());
+            let widths: u64 = (0..plan.num_windows() / 2).map(|index| 1u64 << (plan.width(index) - 1)).sum();
+            prop_assert_eq!(plan.first_bucket(plan.num_windows() / 2), widths);
+        }
+
+        #[test]
+        fn halved_runs_fit(plan in any_plan(), lengths in prop::collection::vec(0u64..9, 1..60), level in 1u32..5) {
+            // Any runs at all, as those of a plan with as many buckets and terms.
+            let halve = |lengths: &[u64]| lengths.iter().map(|length| length.div_ceil(2)).collect::<Vec<u64>>();
+            let runs = (0..level).fold(lengths.clone(), |lengths, _| halve(&lengths));
+            let (buckets, terms) = (lengths.len() as u64, lengths.iter().sum::<u64>());
+            let bound = (0..level).fold(terms, |items, _| halved_items(items, buckets));
+            prop_assert!(runs.iter().sum::<u64>() <= bound);
+            prop_assert!(plan.max_halved(level + 1) <= plan.max_halved(level));
+        }
+
+        #[test]
         fn groups_join_to_narrow_windows(plan in any_plan()) {
-            let log2 = plan.group_log2() + plan.joins().iter().sum::<u32>();
-            prop_assert_eq!(log2, plan.narrow_bits() - 1);
+            let nodes = plan.num_parts(plan.join_levels()) / u64::from(2 + plan.join_levels());
+            prop_assert_eq!(nodes, u64::from(plan.num_windows() + plan.num_wide()));
+            for level in 0..=plan.join_levels() {
+                prop_assert!(plan.num_parts(level) <= plan.part_arrays()[level as usize % 2]);
+            }
             prop_assert_eq!(plan.num_groups() << plan.group_log2(), plan.total_buckets());
         }
 
@@ -274,8 +401,7 @@ mod tests {
 
     #[test]
     fn widths_for_known_sizes() {
-        let plan =
-            |log2: u32, window_bits| MsmPlan { group: Group::G1, chunk_points: 1 << log2, window_bits };
+        let plan = |log2: u32, window_bits| MsmPlan::new(Group::G1, 1 << log2, window_bits);
         // Twelve windows of 21 and 22 bits: 15.7 M buckets where uniform ones would have 25.2 M.
         let wide = plan(27, 22);
         assert_eq!((wide.num_windows(), wide.num_wide(), wide.narrow_bits()), (12, 3, 21));

@@ -196,7 +196,7 @@ pub struct SumPlan {
 impl SumPlan {
     /// The sum itself, without the points.
     pub fn msm(&self, query: Query) -> MsmPlan {
-        MsmPlan { group: query.group(), chunk_points: self.chunk_points, window_bits: self.window_bits }
+        MsmPlan::new(query.group(), self.chunk_points, self.window_bits)
     }
 
     /// The same sum when only `num_dense` of its scalars are neither 0 nor 1: with windows that suit these, in no more

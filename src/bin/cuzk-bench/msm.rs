@@ -90,7 +90,7 @@ impl Msm<'_> {
         let num_points = 1u64 << log2;
         let window_bits = best_window_bits(num_points);
         let chunk_points = num_points.min(MsmPlan::max_chunk_points(window_bits));
-        let plan = MsmPlan { group: P::GROUP, window_bits, chunk_points };
+        let plan = MsmPlan::new(P::GROUP, chunk_points, window_bits);
         let reservation = self.bench.reservation();
         let mut times = Vec::new();
         for repeat in 0..=self.bench.repeats {

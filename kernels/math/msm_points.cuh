@@ -1,0 +1,69 @@
+// How threads hold and move points: G1 in one lane, G2 in two. A lane of G2 reads and writes its own coordinates, at
+// every second Fp.
+//
+// A reference to a point is its number and, in the highest bit, whether its negative is meant.
+#pragma once
+
+#include "digits.cuh"
+#include "fp2_pair.cuh"
+#include "msm_scan.cuh"
+
+namespace cuzk {
+
+// Where no bucket or no point is meant.
+constexpr uint32_t NO_BUCKET = 0xffffffff;
+constexpr uint32_t NO_POINT = 0xffffffff;
+
+struct G1Lanes {
+    static constexpr uint32_t LANES = 1;
+    using Field = Fp;
+    using Point = G1Affine;
+    using Sum = G1Xyzz;
+
+    static __device__ __forceinline__ Fp load(const Fp *from) { return *from; }
+    static __device__ __forceinline__ void store(Fp *to, const Fp &a) { *to = a; }
+    static __device__ __forceinline__ Fp field_inverse(const Fp &a) { return inverse(a); }
+};
+
+struct G2Lanes {
+    static constexpr uint32_t LANES = 2;
+    using Field = Fp2Half;
+    using Point = G2Affine;
+    using Sum = G2Xyzz;
+
+    static __device__ __forceinline__ Fp2Half load(const Fp2 *from)
+    {
+        return Fp2Half{reinterpret_cast<const Fp *>(from)[holds_c1()]};
+    }
+    static __device__ __forceinline__ void store(Fp2 *to, const Fp2Half &a)
+    {
+        reinterpret_cast<Fp *>(to)[holds_c1()] = a.own;
+    }
+    // The conjugate over the norm, as in fp2.cuh. Both lanes invert the norm.
+    static __device__ __forceinline__ Fp2Half field_inverse(const Fp2Half &a)
+    {
+        Fp squared = fp_sqr(a.own);
+        Fp norm_inverse = inverse(squared + partner(squared));
+        return Fp2Half{fp_mul(holds_c1() ? negate(a.own) : a.own, norm_inverse)};
+    }
+};
+
+template <class L>
+static __device__ __forceinline__ Affine<typename L::Field> load_point(const typename L::Point *__restrict__ points,
+                                                                       uint32_t reference)
+{
+    const typename L::Point *from = points + (reference & ~DIGIT_NEGATIVE);
+    Affine<typename L::Field> point{L::load(&from->x), L::load(&from->y)};
+    if (reference & DIGIT_NEGATIVE)
+        point = affine_negate(point);
+    return point;
+}
+
+template <class L>
+static __device__ __forceinline__ void store_point(typename L::Point *to, const Affine<typename L::Field> &point)
+{
+    L::store(&to->x, point.x);
+    L::store(&to->y, point.y);
+}
+
+} // namespace cuzk
