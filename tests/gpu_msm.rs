@@ -115,7 +115,7 @@ fn check_kinds<G: GpuCurve>(sizes: &[usize]) {
     for &n in sizes {
         for (bases_kind, logs) in base_kinds(n) {
             for (kind, scalars) in scalar_kinds(n) {
-                let plan = plan(G::Point::GROUP, n, best_window_bits(n as u64).max(8));
+                let plan = plan(G::Point::GROUP, n, best_window_bits(G::Point::GROUP, n as u64).max(8));
                 for affine_levels in [0, 3] {
                     let plan = MsmPlan { affine_levels, ..plan };
                     gpu.check::<G>(&plan, &logs, &scalars, &format!("{bases_kind}, {kind}"));
@@ -188,7 +188,7 @@ fn check_against_cpu<G: GpuCurve>(logs2: &[u32]) {
             let on_cpu = G::on_cpu(&raw, &scalars);
             assert_eq!(on_cpu, expected(&logs, &scalars));
             let values = gpu.upload(&raw_scalars(&scalars));
-            let whole = plan(G::Point::GROUP, n, best_window_bits(n as u64));
+            let whole = plan(G::Point::GROUP, n, best_window_bits(G::Point::GROUP, n as u64));
             assert_eq!(gpu.sum::<G>(&whole, &points, &values, None), on_cpu, "{kind} 2^{log2}");
             for affine_levels in [0, 1, 4] {
                 let chunked = MsmPlan { chunk_points: n as u64 / 3, affine_levels, ..whole };
@@ -265,7 +265,7 @@ fn time<G: GpuCurve>(gpu: &Gpu, logs2: &[u32]) {
             let scalars = random_scalars(n, kind);
             let expected = G::generator() * known_log(&scalars);
             let values = gpu.upload(&scalars);
-            let best = best_window_bits(n as u64);
+            let best = best_window_bits(G::Point::GROUP, n as u64);
             for window_bits in [best - 2, best, best + 2] {
                 let plan = plan(G::Point::GROUP, n, window_bits);
                 let best = plan.affine_levels;

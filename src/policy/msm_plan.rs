@@ -31,8 +31,10 @@ pub const MERGE_THREADS: u64 = 64;
 pub const PAIR_THREADS: u32 = 128;
 /// `MAX_PAIRS` there.
 const MAX_PAIRS: u64 = 32;
-/// Least terms of a sum with affine additions: the first level is then half a round of an H200's threads.
-const MIN_AFFINE_TERMS: u64 = 1 << 21;
+/// Least terms of a sum with affine additions. In G1 they gain a twentieth at 2^26 terms and nothing at 2^24, in G2 a
+/// quarter at 2^24 (benches/RESULTS.md).
+const MIN_AFFINE_TERMS_G1: u64 = 1 << 25;
+const MIN_AFFINE_TERMS_G2: u64 = 1 << 22;
 /// Terms that go through the affine levels together, about: enough for ten rounds of an H200's threads, and 4.6 GB of
 /// points in G1.
 const AFFINE_TERMS: u64 = 1 << 26;
@@ -121,14 +123,18 @@ impl MsmPlan {
         Self { affine_levels: 0, ..self }
     }
 
-    /// Halvings until a bucket has two or three terms of uniform scalars; none where terms are so few that devices are
-    /// not kept busy by them.
+    /// Halvings until a bucket has two or three terms of uniform scalars (in G1, where they gain less: four to six); none
+    /// where terms are so few that devices are not kept busy by them.
     fn best_affine_levels(&self) -> u32 {
-        if self.max_terms() < MIN_AFFINE_TERMS {
+        let (least_terms, left_log2) = match self.group {
+            Group::G1 => (MIN_AFFINE_TERMS_G1, 2),
+            Group::G2 => (MIN_AFFINE_TERMS_G2, 1),
+        };
+        if self.max_terms() < least_terms {
             return 0;
         }
         let terms_per_bucket = self.max_terms() / self.total_buckets();
-        terms_per_bucket.checked_ilog2().unwrap_or(0).saturating_sub(1).min(MAX_AFFINE_LEVELS)
+        terms_per_bucket.checked_ilog2().unwrap_or(0).saturating_sub(left_log2).min(MAX_AFFINE_LEVELS)
     }
 
     pub fn num_windows(&self) -> u32 {
@@ -309,15 +315,16 @@ fn halved_items(items: u64, buckets: u64) -> u64 {
     (items + items.min(buckets)) / 2
 }
 
-/// Multiplications of a full addition over those of adding a term, which is also rarer to stall: 3834 / 2658.
-const FULL_ADDITION_PERCENT: u64 = 150;
+/// Time of a bucket in the reduction over that of a term, in halves, as measured on an H200: 2^24 points in 13 windows,
+/// 7.45 ms for 6.8 M buckets against 104 ms for 218 M terms in G1; 29 ms against 236 ms in G2.
+const BUCKET_PER_TERM_HALVES: [u64; 2] = [7, 12];
 
-/// The width with the least work for this many points: one addition per point and window, two full additions per
-/// bucket.
-pub fn best_window_bits(num_points: u64) -> u32 {
+/// The width with the least work for this many points.
+pub fn best_window_bits(group: Group, num_points: u64) -> u32 {
+    let bucket_halves = BUCKET_PER_TERM_HALVES[group as usize];
     let work = |&window_bits: &u32| {
-        let plan = MsmPlan { group: Group::G1, chunk_points: num_points, window_bits, affine_levels: 0 };
-        plan.max_terms().saturating_add(2 * plan.total_buckets() * FULL_ADDITION_PERCENT / 100)
+        let plan = MsmPlan { group, chunk_points: num_points, window_bits, affine_levels: 0 };
+        plan.max_terms().saturating_mul(2).saturating_add(plan.total_buckets() * bucket_halves)
     };
     (MIN_WINDOW_BITS..=MAX_WINDOW_BITS).min_by_key(work).expect("the range is not empty")
 }
@@ -395,7 +402,7 @@ mod tests {
 
         #[test]
         fn more_points_never_want_narrower_windows(points in 1u64..1 << 27) {
-            prop_assert!(best_window_bits(points) <= best_window_bits(2 * points));
+            prop_assert!(best_window_bits(Group::G1, points) <= best_window_bits(Group::G1, 2 * points));
         }
     }
 
@@ -407,8 +414,8 @@ mod tests {
         assert_eq!((wide.num_windows(), wide.num_wide(), wide.narrow_bits()), (12, 3, 21));
         assert_eq!(wide.total_buckets(), 3 * (1 << 21) + 9 * (1 << 20));
         assert_eq!(plan(24, 21).total_buckets(), plan(24, 20).total_buckets());
-        assert_eq!(best_window_bits(1 << 24), 20);
-        assert_eq!(best_window_bits(1 << 27), 22);
+        assert_eq!(best_window_bits(Group::G1, 1 << 24), 20);
+        assert_eq!(best_window_bits(Group::G1, 1 << 27), 22);
         assert_eq!(MsmPlan::max_chunk_points(22), ((1 << 32) - (1 << 20)) / 12);
         assert!(plan(27, 22).is_possible() && !plan(29, 22).is_possible() && !plan(10, 25).is_possible());
     }

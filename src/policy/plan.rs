@@ -189,6 +189,8 @@ pub struct SumPlan {
     pub window_bits: u32,
     /// Points taken at a time.
     pub chunk_points: u64,
+    /// Halvings by affine additions, which take memory; 0: none.
+    pub affine_levels: u32,
     /// The points of each chunk are copied to the device when it is their turn.
     pub streamed: bool,
 }
@@ -196,16 +198,27 @@ pub struct SumPlan {
 impl SumPlan {
     /// The sum itself, without the points.
     pub fn msm(&self, query: Query) -> MsmPlan {
-        MsmPlan::new(query.group(), self.chunk_points, self.window_bits)
+        let Self { chunk_points, window_bits, affine_levels, .. } = *self;
+        MsmPlan { group: query.group(), chunk_points, window_bits, affine_levels }
+    }
+
+    /// The same sum in less memory.
+    #[must_use]
+    fn without_affine(self) -> Self {
+        Self { affine_levels: 0, ..self }
     }
 
     /// The same sum when only `num_dense` of its scalars are neither 0 nor 1: with windows that suit these, in no more
     /// memory. Narrower windows have fewer buckets to add up, but more digits per scalar, so chunks may get smaller.
     #[must_use]
     pub fn for_dense_scalars(&self, query: Query, num_dense: u64) -> Self {
-        let window_bits = best_window_bits(num_dense).clamp(MIN_WINDOW_BITS, self.window_bits);
+        let best = best_window_bits(query.group(), num_dense);
+        let window_bits = best.clamp(MIN_WINDOW_BITS, self.window_bits);
         let limit_bytes = self.msm(query).bytes();
-        let mut sum = Self { window_bits, ..*self };
+        // Among bits there are too few terms per bucket for affine additions to pay, but for one bucket.
+        let has_many = num_dense >= self.chunk_points / 4;
+        let affine_levels = if has_many { self.affine_levels } else { 0 };
+        let mut sum = Self { window_bits, affine_levels, ..*self };
         while sum.msm(query).bytes() > limit_bytes || !sum.msm(query).is_possible() {
             if sum.chunk_points <= MIN_CHUNK_POINTS {
                 return *self;
@@ -341,7 +354,8 @@ impl Layout<'_> {
 
     fn sum(&self, query: Query, window_bits: u32, chunk_points: u64) -> SumPlan {
         let streamed = !self.srs.in_place && !self.resident.contains(query);
-        SumPlan { window_bits, chunk_points, streamed }
+        let affine_levels = MsmPlan::new(query.group(), chunk_points, window_bits).affine_levels;
+        SumPlan { window_bits, chunk_points, affine_levels, streamed }
     }
 
     fn max_chunk_points(&self, query: Query) -> u64 {
@@ -356,7 +370,8 @@ impl Layout<'_> {
     fn floor_bytes(&self) -> u64 {
         self.peak_bytes(|query| {
             let sums = self.windows(query).map(|window_bits| {
-                self.sum(query, window_bits, least_chunk_points(self.srs.num_points(query), window_bits))
+                let chunk_points = least_chunk_points(self.srs.num_points(query), window_bits);
+                self.sum(query, window_bits, chunk_points).without_affine()
             });
             sums.min_by_key(|sum| self.sum_bytes(query, sum)).expect("there is a window")
         })
@@ -364,14 +379,15 @@ impl Layout<'_> {
 
     /// Windows that may be worth while, the widest first.
     fn windows(&self, query: Query) -> impl Iterator<Item = u32> {
-        (MIN_WINDOW_BITS..=best_window_bits(self.srs.num_points(query))).rev()
+        (MIN_WINDOW_BITS..=best_window_bits(query.group(), self.srs.num_points(query))).rev()
     }
 
     /// Working memory beyond which nothing gets faster.
     fn comfortable_bytes(&self) -> u64 {
         self.peak_bytes(|query| {
             let num_points = self.srs.num_points(query);
-            self.sum(query, best_window_bits(num_points), num_points.min(self.max_chunk_points(query)))
+            let window_bits = best_window_bits(query.group(), num_points);
+            self.sum(query, window_bits, num_points.min(self.max_chunk_points(query)))
         })
     }
 
@@ -392,7 +408,8 @@ impl Layout<'_> {
             let mut chunk_points = num_points.min(self.max_chunk_points(query));
             loop {
                 let sum = self.sum(query, window_bits, chunk_points);
-                if sum.msm(query).is_possible() && self.sum_bytes(query, &sum) <= room {
+                let fits = |sum: &SumPlan| sum.msm(query).is_possible() && self.sum_bytes(query, sum) <= room;
+                if let Some(sum) = [sum, sum.without_affine()].into_iter().find(fits) {
                     return sum;
                 }
                 if chunk_points == least_points {
@@ -512,6 +529,6 @@ mod tests {
         assert!(small.resident.is_empty() && small.sum(Query::H).streamed, "{small:?}");
         let large = plan(&shape, &srs, 130 * GIB).expect("a large card can do it");
         assert_eq!(large.resident.iter().count(), 5, "{large:?}");
-        assert_eq!(large.sum(Query::H).window_bits, best_window_bits((1 << 27) - 1));
+        assert_eq!(large.sum(Query::H).window_bits, best_window_bits(Group::G1, (1 << 27) - 1));
     }
 }

@@ -88,7 +88,7 @@ impl Msm<'_> {
         P::Projective: group::Group<Scalar = Scalar>,
     {
         let num_points = 1u64 << log2;
-        let window_bits = best_window_bits(num_points);
+        let window_bits = best_window_bits(P::GROUP, num_points);
         let chunk_points = num_points.min(MsmPlan::max_chunk_points(window_bits));
         let plan = MsmPlan::new(P::GROUP, chunk_points, window_bits);
         let reservation = self.bench.reservation();

@@ -206,7 +206,6 @@ impl ProofBench {
     fn open(factory: &CudaFactory) -> Result<Self, cuzk::error::DeviceError> {
         let (woke, wakes) = crossbeam_channel::unbounded();
         let waker: BackendWaker = Arc::new(move || {
-            // Nobody listens once the bench has ended.
             let _ = woke.send(());
         });
         Ok(Self { backend: factory.open(waker)?, wakes })
