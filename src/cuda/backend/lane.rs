@@ -38,9 +38,7 @@ enum State {
         end: Option<Event>,
         tickets: Vec<Ticket>,
     },
-    Finished {
-        finished: FinishedProof,
-    },
+    Finished(Box<FinishedProof>),
 }
 
 impl Lane {
@@ -94,13 +92,13 @@ impl Lane {
     pub fn poll(&mut self, shared: &mut Shared, events: &mut Vec<BackendEvent>) {
         let lane = self.index;
         match &mut self.state {
-            State::Empty | State::Finished { .. } => {}
+            State::Empty | State::Finished(_) => {}
             State::Running(running) => {
                 let host = HostSide { lane, run: self.run };
                 match running.poll(&mut self.streams, host, shared, events) {
                     Ok(None) => {}
                     Ok(Some(finished)) => {
-                        self.state = State::Finished { finished };
+                        self.state = State::Finished(Box::new(finished));
                     }
                     Err((stage, error)) => self.fail_at(stage, &error, shared, events),
                 }
@@ -123,7 +121,7 @@ impl Lane {
     /// The device failed under whatever this lane was doing.
     pub fn fail(&mut self, error: &CudaError, shared: &mut Shared, events: &mut Vec<BackendEvent>) {
         let stage = match &self.state {
-            State::Empty | State::Finished { .. } => return,
+            State::Empty | State::Finished(_) => return,
             State::Running(running) => running.current_stage(),
             State::Aborting { .. } => Stage::Assemble,
         };
@@ -152,13 +150,13 @@ impl Lane {
                     BackendEvent::Aborted { lane }
                 });
             }
-            State::Empty | State::Finished { .. } => {}
+            State::Empty | State::Finished(_) => {}
         }
     }
 
     pub fn take_proof(&mut self) -> Result<FinishedProof, DeviceError> {
         match std::mem::replace(&mut self.state, State::Empty) {
-            State::Finished { finished } => Ok(finished),
+            State::Finished(finished) => Ok(*finished),
             other => {
                 let at = match &other {
                     State::Running(running) => running.at().clone(),
