@@ -206,10 +206,7 @@ impl ProofBench {
     fn open(factory: &CudaFactory) -> Result<Self, cuzk::error::DeviceError> {
         let (woke, wakes) = crossbeam_channel::unbounded();
         let waker: BackendWaker = Arc::new(move || {
-<<<<<<< HEAD
             // Nobody listens once the bench has ended.
-=======
->>>>>>> ntt
             let _ = woke.send(());
         });
         Ok(Self { backend: factory.open(waker)?, wakes })
