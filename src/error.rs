@@ -195,6 +195,9 @@ pub enum DeviceError {
     /// A partition that runs uses this proving key; evict it later.
     #[error("device {device}: srs of {circuit} is in use")]
     SrsInUse { device: DeviceId, circuit: CircuitId },
+    /// No device of this kind can do this work.
+    #[error("{at}: not possible here: {what}")]
+    Unsupported { at: WorkRef, what: String },
     /// The device is draining or has no free lane; the work was not taken.
     #[error("{at}: device does not take work: {what}")]
     NotTaking { at: WorkRef, what: &'static str },
@@ -203,7 +206,9 @@ pub enum DeviceError {
 impl DeviceError {
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Srs { .. } | Self::Plan { .. } | Self::Settings { .. } => ErrorClass::Caller,
+            Self::Srs { .. } | Self::Plan { .. } | Self::Unsupported { .. } | Self::Settings { .. } => {
+                ErrorClass::Caller
+            }
             Self::OutOfVram { .. } | Self::SrsInUse { .. } | Self::NotTaking { .. } => ErrorClass::Retry,
             Self::Hung { .. }
             | Self::Fault { .. }

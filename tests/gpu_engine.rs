@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError};
 use blstrs::Scalar;
 use common::synthetic::{Synthetic, Values};
 use cuzk::actors::gpu_device::FactorySpawner;
@@ -19,6 +20,7 @@ use cuzk::groth16::{Assignment, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::CircuitId;
 use cuzk::messages::job::{Payload, ProofOutcome, ProofRequest};
 use cuzk::policy::selector::DeviceSelector;
+use ff::Field;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
@@ -38,15 +40,20 @@ fn engine(factories: Vec<CudaFactory>) -> Engine {
 }
 
 /// A circuit with its key; its jobs differ by nothing but their blinding.
-struct Work {
-    circuit: Synthetic,
+struct Work<C> {
+    circuit: C,
     srs: Arc<Srs>,
     inputs: Vec<Scalar>,
 }
 
-impl Work {
+impl Work<Synthetic> {
     fn new(num_constraints: usize) -> Self {
-        let circuit = Synthetic { input_every: 100_000, ..Synthetic::new(num_constraints, Values::Bits) };
+        Self::of(Synthetic { input_every: 100_000, ..Synthetic::new(num_constraints, Values::Bits) })
+    }
+}
+
+impl<C: Circuit<Scalar> + Clone + Send + Sync + 'static> Work<C> {
+    fn of(circuit: C) -> Self {
         let shape = R1csShape::record(circuit.clone()).expect("it records");
         let srs = generate_srs(&shape, &mut ChaCha20Rng::seed_from_u64(3)).expect("it has a key");
         let assignment = Assignment::synthesize(circuit.clone(), shape.num_inputs(), shape.num_aux())
@@ -56,7 +63,7 @@ impl Work {
 
     fn request(&self, id: usize, num_partitions: usize) -> ProofRequest {
         let instances = vec![(self.circuit.clone(), self.inputs.clone()); num_partitions];
-        let name = CircuitId::new(format!("synthetic-{}", self.circuit.num_constraints));
+        let name = CircuitId::new(format!("synthetic-{}", self.srs.l.len()));
         let srs = SrsSource::Memory(Arc::clone(&self.srs));
         let workload = CustomCircuit::new(name, srs, self.circuit.clone(), instances).into_workload();
         ProofRequest { request_id: format!("job-{id}"), ..ProofRequest::new(Payload::Workload(workload)) }
@@ -75,7 +82,7 @@ impl Work {
 /// Proves jobs of `num_partitions` each, all at once; partitions by device, and the time from first to last.
 fn prove_jobs(
     engine: &Engine,
-    work: &Work,
+    work: &Work<impl Circuit<Scalar> + Clone + Send + Sync + 'static>,
     num_jobs: usize,
     num_partitions: usize,
 ) -> (HashMap<String, usize>, Duration) {
@@ -144,6 +151,29 @@ fn b04_devices_are_chosen_by_name() {
     assert!(error.contains("visible") && error.contains(devices[0].id.as_str()), "{error}");
 }
 
+/// `x -> x^2 + 1` again and again: every variable dense, and the witness made in no time, so that devices are what counts.
+#[derive(Clone)]
+struct Chain {
+    length: usize,
+    x: Option<Scalar>,
+}
+
+impl Circuit<Scalar> for Chain {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        let mut value = self.x;
+        let mut last = cs.alloc(|| "", || value.ok_or(SynthesisError::AssignmentMissing))?;
+        for _ in 0..self.length {
+            value = value.map(|x| x * x + Scalar::ONE);
+            let next = cs.alloc(|| "", || value.ok_or(SynthesisError::AssignmentMissing))?;
+            cs.enforce(|| "", |lc| lc + last, |lc| lc + last, |lc| lc + next - CS::one());
+            last = next;
+        }
+        let output = cs.alloc_input(|| "", || value.ok_or(SynthesisError::AssignmentMissing))?;
+        cs.enforce(|| "", |lc| lc + last, |lc| lc + CS::one(), |lc| lc + output);
+        Ok(())
+    }
+}
+
 /// Three jobs of ten partitions at once: two devices prove at 1.9 times the rate of one.
 #[test]
 fn two_devices_prove_twice_as_fast() {
@@ -154,7 +184,7 @@ fn two_devices_prove_twice_as_fast() {
     if all.len() < 2 {
         return println!("left out: one GPU");
     }
-    let work = Work::new((1 << 22) - 2000);
+    let work = Work::of(Chain { length: (1 << 22) - 3, x: Some(Scalar::from(7)) });
     let rate = |factories: Vec<CudaFactory>| {
         let num_devices = factories.len();
         let engine = engine(factories);

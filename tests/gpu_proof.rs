@@ -100,12 +100,14 @@ fn with_budget(budget_bytes: Option<u64>) -> DeviceConfig {
     DeviceConfig { budget_bytes, ..DeviceConfig::default() }
 }
 
-/// Planned and measured peaks agree within 2 % + 64 MiB, and the plan is never exceeded.
-fn assert_memory_as_planned(proved: &PartitionProved) {
+/// The plan is never exceeded, and for a dense witness, for which it is made, peaks agree within 2 % + 64 MiB. One of bits
+/// takes less.
+fn assert_memory_as_planned(proved: &PartitionProved, values: Values) {
     let (planned, peak) = (proved.memory_planned_bytes, proved.memory_peak_bytes);
     assert!(peak <= planned, "{}: peak {peak} B, planned {planned} B", proved.at);
     let slack = planned / 50 + (64 << 20);
-    assert!(planned - peak <= slack, "{}: peak {peak} B, planned {planned} B", proved.at);
+    let is_dense = values == Values::Random;
+    assert!(!is_dense || planned - peak <= slack, "{}: peak {peak} B, planned {planned} B", proved.at);
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn every_size_and_every_kind_of_witness_gives_the_cpus_bytes() {
                 rig.prove(case.work(index, index % 2 == 0));
                 let proved = rig.proved().await;
                 assert_eq!(proved.proof, case.expected(index), "{}", case.name);
-                assert_memory_as_planned(&proved);
+                assert_memory_as_planned(&proved, values);
             }
         }
     });
@@ -143,7 +145,7 @@ fn every_budget_gives_the_same_bytes() {
                     rig.prove(case.work(0, with_rows));
                     let proved = rig.proved().await;
                     assert_eq!(proved.proof, expected, "{} within {budget} B", case.name);
-                    assert_memory_as_planned(&proved);
+                    assert_memory_as_planned(&proved, values);
                     assert!(proved.memory_planned_bytes <= budget);
                 }
             }
@@ -281,39 +283,46 @@ impl DeviceBackend for Sabotaged {
     }
 }
 
-/// A real fault: the partition fails with it, the actor reports the device lost, and a new actor of the same process
-/// opens a new context on the same device and proves rightly. A second device goes on meanwhile.
+/// A real fault, in a process of its own, since it ends CUDA there: the partition fails with a typed error, the actor
+/// reports its device lost, and whoever opens a device afterwards is told to restart the process.
 #[test]
-fn a_lost_context_is_rebuilt_and_harms_no_other_device() {
+fn a_lost_context_is_a_typed_error_and_never_a_proof() {
+    let this = std::env::current_exe().expect("a test knows its program");
+    let output = std::process::Command::new(this)
+        .args(["--exact", "body_of_the_lost_context", "--ignored", "--nocapture"])
+        .output()
+        .expect("this program can be started again");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+#[ignore = "run by a_lost_context_is_a_typed_error_and_never_a_proof, in a process of its own"]
+fn body_of_the_lost_context() {
     on_arbiter(async {
         let case = Case::new(Synthetic::new(4000, Values::Bits));
-        let mut others = factories();
         let fault_wanted = Arc::new(AtomicBool::new(false));
-        let factory = SabotagedFactory { inner: others.remove(0), fault_wanted: Arc::clone(&fault_wanted) };
+        let inner = factories().remove(0);
+        let factory = SabotagedFactory { inner, fault_wanted: Arc::clone(&fault_wanted) };
         let sabotaged: Arc<dyn DeviceSpawner> = FactorySpawner::boxed(factory);
-        let mut other = match others.pop() {
-            Some(other) => Some(DeviceRig::ready(&FactorySpawner::boxed(other), with_budget(None)).await),
-            None => None,
-        };
-        for round in 0..3 {
-            let mut rig = DeviceRig::ready(&sabotaged, with_budget(None)).await;
-            rig.prove(case.work(10 + round, true));
-            assert_eq!(rig.proved().await.proof, case.expected(10 + round), "before fault {round}");
-            fault_wanted.store(true, Ordering::Release);
-            if let Some(other) = &other {
-                other.prove(case.work(20 + round, true));
-            }
-            rig.prove(case.work(30 + round, true));
-            let failed = rig.failed().await;
-            assert!(matches!(failed.error, DeviceError::Fault { .. }), "{:?}", failed.error);
-            rig.lost().await;
-            if let Some(other) = &mut other {
-                assert_eq!(other.proved().await.proof, case.expected(20 + round), "on the other device");
-            }
-        }
         let mut rig = DeviceRig::ready(&sabotaged, with_budget(None)).await;
         rig.prove(case.work(0, true));
-        assert_eq!(rig.proved().await.proof, case.expected(0), "after the last rebuild");
+        assert_eq!(rig.proved().await.proof, case.expected(0), "before the fault");
+        fault_wanted.store(true, Ordering::Release);
+        rig.prove(case.work(1, true));
+        let failed = rig.failed().await;
+        assert!(matches!(failed.error, DeviceError::Fault { .. }), "{:?}", failed.error);
+        assert!(failed.error.to_string().contains("ILLEGAL_ADDRESS"), "{}", failed.error);
+        rig.lost().await;
+        for factory in factories() {
+            let mut rig = DeviceRig::start(&FactorySpawner::boxed(factory), with_budget(None));
+            let lost = rig.lost().await;
+            assert!(lost.error.to_string().contains("restart the process"), "{}", lost.error);
+        }
     });
 }
 

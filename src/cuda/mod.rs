@@ -18,8 +18,9 @@
 //!   may use, and every operation makes it current first, so that foreign CUDA code on the thread does no harm.
 //! - **Nothing waits** but what says so (`synchronize`, `wait`, `read`, `write`); completion is polled, or announced
 //!   by a host function ([`Stream::notify`]).
-//! - **A sticky error** ([`CudaError::is_sticky`]) ends the context, not the process: drop everything of it and
-//!   make another.
+//! - **A sticky error** ([`CudaError::is_sticky`]) ends CUDA in this process: on driver 580 every context of every
+//!   device fails from then on, and no new one can be made (benches/RESULTS.md). What was under way ends with typed
+//!   errors, nothing unverified is returned, and the process lives on without GPUs until it is restarted.
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 

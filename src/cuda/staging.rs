@@ -29,6 +29,8 @@ use crate::backend::BackendWaker;
 const SLOT_BYTES: usize = 16 << 20;
 /// Enough for one piece being filled, one being copied and one in between, for each of two lanes.
 const NUM_SLOTS: usize = 6;
+/// Slots that only urgent pieces may take.
+const NUM_URGENT_SLOTS: usize = 2;
 /// One core copies about 10 GB/s; four keep up with PCIe 5.
 const NUM_FILLER_THREADS: usize = 4;
 /// Bytes that one filler thread copies at a time.
@@ -68,6 +70,8 @@ pub struct Transfer {
     pub target: Rc<dyn CopyTarget>,
     pub target_offset: usize,
     pub bytes: usize,
+    /// Nothing of it begins before the device has passed this: until then the target is not there, or still read.
+    pub after: Rc<Event>,
 }
 
 /// Part of a transfer, at most a slot's size.
@@ -77,8 +81,10 @@ struct Piece {
     target: Rc<dyn CopyTarget>,
     target_offset: usize,
     bytes: usize,
+    after: Rc<Event>,
     stream: Stream,
     ticket: Ticket,
+    is_urgent: bool,
     cancelled: bool,
 }
 
@@ -86,6 +92,33 @@ enum SlotState {
     Free,
     Filling(Piece),
     Copying(Piece, Event),
+}
+
+impl SlotState {
+    fn is_busy_with_others(&self) -> bool {
+        match self {
+            Self::Free => false,
+            Self::Filling(piece) | Self::Copying(piece, _) => !piece.is_urgent,
+        }
+    }
+}
+
+/// Takes the first piece out of a queue whose target is ready.
+fn take_begun(queue: &mut VecDeque<Piece>) -> Result<Option<Piece>, CudaError> {
+    let mut blocked: Option<&Rc<Event>> = None;
+    let mut ready = None;
+    for (index, piece) in queue.iter().enumerate() {
+        // The pieces of one transfer share their event: it is asked once.
+        if blocked.is_some_and(|event| Rc::ptr_eq(event, &piece.after)) {
+            continue;
+        }
+        if piece.after.is_done()? {
+            ready = Some(index);
+            break;
+        }
+        blocked = Some(&piece.after);
+    }
+    Ok(ready.and_then(|index| queue.remove(index)))
 }
 
 struct Slot {
@@ -176,7 +209,7 @@ impl Stager {
         ticket: &Ticket,
         is_urgent: bool,
     ) -> Result<(), CudaError> {
-        let Transfer { source, source_offset, target, target_offset, bytes } = transfer;
+        let Transfer { source, source_offset, target, target_offset, bytes, after } = transfer;
         let room = target.size_bytes().saturating_sub(target_offset);
         if bytes > room {
             return Err(CudaError::Shape {
@@ -194,8 +227,10 @@ impl Stager {
                 target: Rc::clone(&target),
                 target_offset: target_offset + start,
                 bytes: SLOT_BYTES.min(bytes - start),
+                after: Rc::clone(&after),
                 stream: stream.clone(),
                 ticket: ticket.clone(),
+                is_urgent,
                 cancelled: false,
             });
         }
@@ -238,11 +273,23 @@ impl Stager {
         }
         for index in 0..self.slots.len() {
             if matches!(self.slots[index].state, SlotState::Free) {
-                let Some(piece) = self.urgent.pop_front().or_else(|| self.waiting.pop_front()) else { break };
+                let Some(piece) = self.next_piece()? else { break };
                 self.start_fill(index, piece);
             }
         }
         Ok(())
+    }
+
+    /// The first piece that may begin. Urgent ones find a slot even while others are busy.
+    fn next_piece(&mut self) -> Result<Option<Piece>, CudaError> {
+        if let Some(piece) = take_begun(&mut self.urgent)? {
+            return Ok(Some(piece));
+        }
+        let num_busy = self.slots.iter().filter(|slot| slot.state.is_busy_with_others()).count();
+        if num_busy + NUM_URGENT_SLOTS >= NUM_SLOTS {
+            return Ok(None);
+        }
+        take_begun(&mut self.waiting)
     }
 
     fn start_fill(&mut self, slot: usize, piece: Piece) {
@@ -277,7 +324,8 @@ impl Stager {
         stream.context().check("cuMemcpyHtoDAsync", code)?;
         let done = stream.record()?;
         let wake = Arc::clone(&self.waker);
-        stream.notify(move || wake())?;
+        // Without it the next tick finds out.
+        let _ = stream.notify(move || wake());
         *state = SlotState::Copying(piece, done);
         Ok(())
     }

@@ -123,7 +123,7 @@ impl Scheduler {
                 partition.refusals += 1;
                 partition.refusals > MAX_REFUSALS
             }
-            DeviceError::Plan { .. } | DeviceError::OutOfVram { .. } => {
+            DeviceError::Plan { .. } | DeviceError::Unsupported { .. } | DeviceError::OutOfVram { .. } => {
                 partition.never.insert(device.clone());
                 let never = &partition.never;
                 !self.devices.may_serve(|id| !never.contains(id) && is_allowed(&placement, id))

@@ -72,7 +72,10 @@ impl Handler<PartitionFailed> for Scheduler {
             match &error {
                 DeviceError::NotTaking { .. } => device.rests_until = now + super::TICK,
                 // Not the device's fault.
-                DeviceError::Srs { .. } | DeviceError::Plan { .. } | DeviceError::Cancelled { .. } => {}
+                DeviceError::Srs { .. }
+                | DeviceError::Plan { .. }
+                | DeviceError::Unsupported { .. }
+                | DeviceError::Cancelled { .. } => {}
                 _ => {
                     device.num_failed += 1;
                     device.health.record_failure(Failure::Reported, now);

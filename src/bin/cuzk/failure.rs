@@ -151,6 +151,7 @@ fn place(error: &DeviceError) -> String {
     match error {
         DeviceError::OutOfVram { at, .. }
         | DeviceError::Plan { at, .. }
+        | DeviceError::Unsupported { at, .. }
         | DeviceError::Srs { at, .. }
         | DeviceError::Witness { at, .. }
         | DeviceError::Hung { at, .. }

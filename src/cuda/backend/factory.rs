@@ -79,6 +79,8 @@ impl CudaFactory {
             200 | 222 | 803 => format!(
                 "the driver supports CUDA {driver}, the kernels were compiled by a newer toolkit: update the driver ({error})"
             ),
+            // A fault of any context ends CUDA in the whole process, on every device of it (see cuda/mod.rs).
+            700..=719 => format!("CUDA is lost to this process after a fault on a device: restart the process ({error})"),
             _ => error.to_string(),
         }
     }

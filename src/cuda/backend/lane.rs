@@ -33,12 +33,33 @@ pub struct Streams {
 enum State {
     Empty,
     Running(Box<Partition>),
-    /// Until the device has passed what was launched, and the copies under way are done.
-    Aborting {
-        end: Option<Event>,
-        tickets: Vec<Ticket>,
-    },
+    /// Nothing more is launched; ends when the device has passed what was, and the copies under way are done. Until then
+    /// resident points are still read, so the partition must not count as gone.
+    Ending(Box<Ending>),
     Finished(Box<FinishedProof>),
+}
+
+struct Ending {
+    /// Dropped at the end: nothing of it has to be waited for then.
+    partition: Option<Box<Partition>>,
+    /// `None`: it could not be marked, so the context is lost and nothing runs in it.
+    end: Option<Event>,
+    tickets: Vec<Ticket>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Aborted,
+    Failed { stage: Stage, error: DeviceError },
+}
+
+impl Outcome {
+    fn event(self, lane: LaneIndex) -> BackendEvent {
+        match self {
+            Self::Aborted => BackendEvent::Aborted { lane },
+            Self::Failed { stage, error } => BackendEvent::StageFailed { lane, stage, error },
+        }
+    }
 }
 
 impl Lane {
@@ -71,13 +92,11 @@ impl Lane {
             return Err(DeviceError::Fault { at: nobody(shared), stage: stage.as_str(), what });
         };
         let host = HostSide { lane: self.index, run: self.run };
-        let Err((stage, error)) = running.enqueue(stage, &mut self.streams, host, shared) else {
-            return Ok(());
-        };
-        let error = device_error(running.at(), stage, &error, &shared.context);
-        running.let_go(shared);
-        self.state = State::Empty;
-        Err(error)
+        if let Err((stage, error)) = running.enqueue(stage, &mut self.streams, host, shared) {
+            let error = device_error(running.at(), stage, &error, &shared.context);
+            self.end(Outcome::Failed { stage, error }, shared);
+        }
+        Ok(())
     }
 
     /// What a host thread has made; nothing if it is for a partition that has gone.
@@ -100,58 +119,62 @@ impl Lane {
                     Ok(Some(finished)) => {
                         self.state = State::Finished(Box::new(finished));
                     }
-                    Err((stage, error)) => self.fail_at(stage, &error, shared, events),
+                    Err((stage, error)) => {
+                        let error = device_error(running.at(), stage, &error, &shared.context);
+                        self.end(Outcome::Failed { stage, error }, shared);
+                    }
                 }
             }
-            State::Aborting { end, tickets } => {
-                let device_is_done = end.as_ref().map_or(Ok(true), Event::is_done);
+            State::Ending(ending) => {
+                let device_is_done = ending.end.as_ref().map_or(Ok(true), Event::is_done);
+                let copies_are_done = ending.tickets.iter().all(Ticket::is_done);
                 match device_is_done {
-                    Ok(false) => {}
-                    Ok(true) if tickets.iter().any(|ticket| !ticket.is_done()) => {}
-                    Ok(true) => {
-                        self.state = State::Empty;
-                        events.push(BackendEvent::Aborted { lane });
-                    }
+                    Ok(true) if copies_are_done => self.report_end(events),
+                    Ok(_) => {}
                     Err(error) => self.fail(&error, shared, events),
                 }
             }
         }
     }
 
-    /// The device failed under whatever this lane was doing.
+    /// The device failed under whatever this lane was doing: there is nothing to wait for.
     pub fn fail(&mut self, error: &CudaError, shared: &mut Shared, events: &mut Vec<BackendEvent>) {
-        let stage = match &self.state {
+        let (stage, at) = match &self.state {
             State::Empty | State::Finished(_) => return,
-            State::Running(running) => running.current_stage(),
-            State::Aborting { .. } => Stage::Assemble,
+            State::Running(running) => (running.current_stage(), running.at().clone()),
+            State::Ending(_) => (Stage::Assemble, nobody(shared)),
         };
-        self.fail_at(stage, error, shared, events);
+        let error = device_error(&at, stage, error, &shared.context);
+        match &mut self.state {
+            State::Ending(ending) if error.class() != ErrorClass::DeviceLost => ending.end = None,
+            State::Ending(ending) => ending.outcome = Outcome::Failed { stage, error },
+            _ => self.end(Outcome::Failed { stage, error }, shared),
+        }
+        self.report_end(events);
     }
 
-    fn fail_at(
-        &mut self,
-        stage: Stage,
-        error: &CudaError,
-        shared: &mut Shared,
-        events: &mut Vec<BackendEvent>,
-    ) {
-        let lane = self.index;
-        match std::mem::replace(&mut self.state, State::Empty) {
-            State::Running(mut running) => {
-                let error = device_error(running.at(), stage, error, &shared.context);
-                running.let_go(shared);
-                events.push(BackendEvent::StageFailed { lane, stage, error });
-            }
-            State::Aborting { .. } => {
-                let error = device_error(&nobody(shared), stage, error, &shared.context);
-                events.push(if error.class() == ErrorClass::DeviceLost {
-                    BackendEvent::StageFailed { lane, stage, error }
-                } else {
-                    BackendEvent::Aborted { lane }
-                });
-            }
-            State::Empty | State::Finished(_) => {}
+    fn report_end(&mut self, events: &mut Vec<BackendEvent>) {
+        if let State::Ending(ending) = std::mem::replace(&mut self.state, State::Empty) {
+            drop(ending.partition);
+            events.push(ending.outcome.event(self.index));
         }
+    }
+
+    /// Launches nothing more of the partition; [`poll`](Self::poll) reports the outcome when the device has passed what
+    /// was launched.
+    fn end(&mut self, outcome: Outcome, shared: &mut Shared) {
+        self.run += 1;
+        let (mut partition, mut tickets) = (None, Vec::new());
+        if let State::Running(mut running) = std::mem::replace(&mut self.state, State::Empty) {
+            tickets = running.let_go(shared);
+            partition = Some(running);
+        }
+        let end = self.streams.compute.record().ok();
+        let waker = Arc::clone(&shared.waker);
+        // Without it the next tick finds out.
+        let _ = self.streams.compute.notify(move || waker());
+        self.state = State::Ending(Box::new(Ending { partition, end, tickets, outcome }));
+        (shared.waker)();
     }
 
     pub fn take_proof(&mut self) -> Result<FinishedProof, DeviceError> {
@@ -169,28 +192,26 @@ impl Lane {
         }
     }
 
-    /// Launches nothing more; [`poll`](Self::poll) reports when the device has passed what was launched.
+    /// Stops the partition; a failure that is not reported yet is moot, unless it loses the device.
     pub fn abort(&mut self, shared: &mut Shared) {
-        self.run += 1;
-        let mut tickets = Vec::new();
-        if let State::Running(running) = &mut self.state {
-            tickets = running.let_go(shared);
+        match &mut self.state {
+            State::Ending(ending) => {
+                let is_moot = match &ending.outcome {
+                    Outcome::Aborted => false,
+                    Outcome::Failed { error, .. } => error.class() != ErrorClass::DeviceLost,
+                };
+                if is_moot {
+                    ending.outcome = Outcome::Aborted;
+                }
+            }
+            _ => self.end(Outcome::Aborted, shared),
         }
-        // Frees the partition's memory in stream order, before the mark.
-        self.state = State::Empty;
-        let waker = Arc::clone(&shared.waker);
-        let end = self.streams.compute.record().and_then(|end| {
-            self.streams.compute.notify(move || waker())?;
-            Ok(end)
-        });
-        // Without a mark the context is lost, and nothing runs in it any more.
-        self.state = State::Aborting { end: end.ok(), tickets };
-        (shared.waker)();
     }
 
     pub fn used_bytes(&self) -> u64 {
         match &self.state {
             State::Running(running) => running.used_bytes(),
+            State::Ending(ending) => ending.partition.as_ref().map_or(0, |partition| partition.used_bytes()),
             _ => 0,
         }
     }

@@ -40,6 +40,7 @@ use crate::backend::{
 };
 use crate::error::DeviceError;
 use crate::ids::{CircuitId, WorkRef};
+use crate::policy::ntt_plan::MAX_DOMAIN_LOG2;
 use crate::policy::plan::{ProvePlan, QuerySet};
 
 /// One open GPU: a context of its own and everything in it. Lives and dies on its actor's thread.
@@ -72,6 +73,8 @@ impl CudaBackend {
         waker: BackendWaker,
     ) -> Result<Self, CudaError> {
         let context = Context::new(device)?;
+        // An earlier context of this process may have left freed memory in the device's pool.
+        context.trim(0)?;
         let (free_bytes, _) = context.memory_info()?;
         let info = DeviceInfo { memory_total_bytes: free_bytes.min(info.memory_total_bytes), ..info };
         let layout = LaneLayout { normal: num_normal_lanes.max(1), critical: 1, critical_preempts: true };
@@ -130,6 +133,11 @@ impl DeviceBackend for CudaBackend {
     }
 
     fn begin(&mut self, lane: LaneIndex, work: PartitionWork, plan: &ProvePlan) -> Result<(), DeviceError> {
+        let domain_log2 = work.shape.domain_log2();
+        if domain_log2 > MAX_DOMAIN_LOG2 {
+            let what = format!("a domain of 2^{domain_log2}; this device computes up to 2^{MAX_DOMAIN_LOG2}");
+            return Err(DeviceError::Unsupported { at: work.at, what });
+        }
         let Self { lanes, shared, .. } = self;
         lanes[lane.0 as usize].begin(work, plan, shared)
     }
@@ -205,6 +213,11 @@ fn device_error(at: &WorkRef, stage: Stage, error: &CudaError, context: &Context
             let free_bytes = context.memory_info().map_or(0, |(free_bytes, _)| free_bytes);
             DeviceError::OutOfVram { at, asked_bytes: *asked_bytes, free_bytes }
         }
+        // A launch, or a small allocation of the driver's own.
+        error if error.is_out_of_memory() => {
+            let free_bytes = context.memory_info().map_or(0, |(free_bytes, _)| free_bytes);
+            DeviceError::OutOfVram { at, asked_bytes: 0, free_bytes }
+        }
         _ => DeviceError::Fault { at, stage, what: error.to_string() },
     }
 }
@@ -212,14 +225,11 @@ fn device_error(at: &WorkRef, stage: Stage, error: &CudaError, context: &Context
 /// A stream's worth of device memory shared between the stager and its user.
 type SharedBuffer<T> = Rc<super::DeviceBuffer<T>>;
 
-/// New device memory that copies of `copies` may be made into: they come after its allocation in `compute`.
+/// New device memory in `compute`'s order. Copies into it must come after an event recorded there from now on.
 fn new_target<T: super::DeviceData>(
     reservation: &Reservation,
     compute: &Stream,
-    copies: &Stream,
     length: usize,
 ) -> Result<SharedBuffer<T>, CudaError> {
-    let buffer = super::DeviceBuffer::new(reservation, compute, length)?;
-    copies.wait_for(&compute.record()?)?;
-    Ok(Rc::new(buffer))
+    Ok(Rc::new(super::DeviceBuffer::new(reservation, compute, length)?))
 }

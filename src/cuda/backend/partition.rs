@@ -1,6 +1,7 @@
 //! One partition on a device: its stages, in order, and what each needs and leaves.
 
 use std::collections::VecDeque;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use crate::cuda::msm::WindowSums;
 use crate::cuda::staging::{Ticket, Transfer};
 use crate::cuda::witness::DenseCount;
 use crate::cuda::{CudaError, DeviceBuffer, Event, Reservation};
+use crate::error::panic_text;
 use crate::groth16::prover::assemble;
 use crate::groth16::{Assignment, Blinding, Evaluations, Proof, QuerySums, R1csShape, Srs};
 use crate::ids::{CircuitId, WorkRef};
@@ -44,6 +46,8 @@ pub struct Partition {
     dense_count: Option<Dense>,
     rows_made: Option<Result<Evaluations, String>>,
     proof: Option<Box<Proof>>,
+    /// What a host thread said when it panicked.
+    host_failed: Option<String>,
 }
 
 /// The partition, with what is copied from it shared.
@@ -147,6 +151,7 @@ impl Partition {
             sums: Sums::default(),
             dense_count: None,
             rows_made: None,
+            host_failed: None,
             proof: None,
         }
     }
@@ -181,6 +186,7 @@ impl Partition {
         match report.made {
             Made::Rows(rows) => self.rows_made = Some(rows),
             Made::Proof(proof) => self.proof = Some(proof),
+            Made::Failed(what) => self.host_failed = Some(what),
         }
     }
 
@@ -220,6 +226,9 @@ impl Partition {
 
     /// Begins stages and moves the driven one on, as far as nothing has to be waited for.
     fn advance(&mut self, streams: &mut Streams, host: HostSide, shared: &mut Shared) -> StageResult<()> {
+        if let Some(what) = self.host_failed.take() {
+            return Err((self.current_stage(), CudaError::Host(what)));
+        }
         loop {
             if let Some(driven) = self.driven.take() {
                 let stage = driven.stage();
@@ -304,7 +313,8 @@ impl Partition {
     ) -> Result<(), CudaError> {
         let end = streams.compute.record()?;
         let waker = Arc::clone(&shared.waker);
-        streams.compute.notify(move || waker())?;
+        // Without it the next tick finds out.
+        let _ = streams.compute.notify(move || waker());
         self.marks.push_back(Mark { stage, begun, end });
         Ok(())
     }
@@ -317,7 +327,8 @@ impl Partition {
         let ticket = Ticket::default();
         let (num_inputs, num_aux) = (assignment.input_assignment.len(), assignment.aux_assignment.len());
         let witness: SharedBuffer<blst_fr> =
-            new_target(&self.reservation, &streams.compute, &streams.copies, num_inputs + num_aux)?;
+            new_target(&self.reservation, &streams.compute, num_inputs + num_aux)?;
+        let after = Rc::new(streams.compute.record()?);
         self.tickets.push(ticket.clone());
         let parts = [
             (Values::Inputs(Arc::clone(assignment)), 0, num_inputs),
@@ -330,6 +341,7 @@ impl Partition {
                 target: Rc::clone(&witness) as Rc<dyn CopyTarget>,
                 target_offset: start * SCALAR_BYTES,
                 bytes: length * SCALAR_BYTES,
+                after: Rc::clone(&after),
             };
             stager.submit(transfer, &streams.copies, &ticket, streams.is_urgent)?;
         }
@@ -352,18 +364,15 @@ impl Partition {
         let sources = [Values::RowsA(Arc::clone(&rows)), Values::RowsB(Arc::clone(&rows))];
         let mut buffers = Vec::with_capacity(2);
         for source in sources {
-            let buffer: SharedBuffer<blst_fr> = new_target(
-                &self.reservation,
-                &streams.compute,
-                &streams.copies,
-                1 << self.work.shape.domain_log2(),
-            )?;
+            let buffer: SharedBuffer<blst_fr> =
+                new_target(&self.reservation, &streams.compute, 1 << self.work.shape.domain_log2())?;
             let transfer = Transfer {
                 source: Arc::new(source),
                 source_offset: 0,
                 target: Rc::clone(&buffer) as Rc<dyn CopyTarget>,
                 target_offset: 0,
                 bytes: self.work.shape.num_rows() * SCALAR_BYTES,
+                after: Rc::new(streams.compute.record()?),
             };
             shared.stager.submit(transfer, &streams.copies, &ticket, streams.is_urgent)?;
             buffers.push(buffer);
@@ -514,6 +523,7 @@ pub struct Report {
 enum Made {
     Rows(Result<Evaluations, String>),
     Proof(Box<Proof>),
+    Failed(String),
 }
 
 /// Whom a host thread reports to.
@@ -531,7 +541,9 @@ impl HostSide {
         let thread = std::thread::Builder::new().name(format!("cuzk-gpu-lane-{}", lane.0));
         let spawned = thread.spawn(move || {
             // The backend may have gone already; then nobody wants to know.
-            if reports.send(Report { lane, run, made: make() }).is_ok() {
+            let made = catch_unwind(AssertUnwindSafe(make))
+                .unwrap_or_else(|panic| Made::Failed(format!("the host panicked: {}", panic_text(&*panic))));
+            if reports.send(Report { lane, run, made }).is_ok() {
                 waker();
             }
         });

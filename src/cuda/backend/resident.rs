@@ -10,7 +10,7 @@ use super::sources::{QueryIndices, QueryPoints, VariableIndices};
 use super::{new_target, SharedBuffer};
 use crate::cuda::memory::CopyTarget;
 use crate::cuda::staging::{Stager, Ticket, Transfer};
-use crate::cuda::{Context, CudaError, Priority, Reservation, Stream};
+use crate::cuda::{Context, CudaError, Event, Priority, Reservation, Stream};
 use crate::groth16::{R1csShape, Srs};
 use crate::ids::CircuitId;
 use crate::policy::plan::{Query, QuerySet};
@@ -24,10 +24,10 @@ pub enum Points {
 
 impl Points {
     fn new(query: Query, num_points: usize, memory: &TargetMemory) -> Result<Self, CudaError> {
-        let TargetMemory { reservation, compute, copies } = memory;
+        let TargetMemory { reservation, compute } = memory;
         Ok(match query {
-            Query::BG2 => Self::G2(new_target(reservation, compute, copies, num_points)?),
-            _ => Self::G1(new_target(reservation, compute, copies, num_points)?),
+            Query::BG2 => Self::G2(new_target(reservation, compute, num_points)?),
+            _ => Self::G1(new_target(reservation, compute, num_points)?),
         })
     }
 
@@ -46,11 +46,18 @@ pub struct QueryBuffers {
     pub indices: Option<SharedBuffer<u32>>,
 }
 
-/// Where new buffers are allocated and charged, and which stream fills them.
+/// Where new buffers are allocated and charged.
 pub struct TargetMemory<'m> {
     pub reservation: &'m Reservation,
     pub compute: &'m Stream,
-    pub copies: &'m Stream,
+}
+
+/// How bytes get into buffers: by which stream, after what, counted by which ticket.
+pub struct Route<'r> {
+    pub copies: &'r Stream,
+    pub after: Rc<Event>,
+    pub ticket: &'r Ticket,
+    pub is_urgent: bool,
 }
 
 /// Which points of a query to copy.
@@ -68,11 +75,11 @@ impl QueryBuffers {
     /// # Errors
     /// As [`crate::cuda::DeviceBuffer::new`].
     pub fn new(query: Query, num_points: usize, memory: &TargetMemory) -> Result<Self, CudaError> {
-        let TargetMemory { reservation, compute, copies } = memory;
+        let TargetMemory { reservation, compute } = memory;
         let points = Points::new(query, num_points, memory)?;
         let indices = match query {
             Query::H | Query::L => None,
-            Query::A | Query::BG1 | Query::BG2 => Some(new_target(reservation, compute, copies, num_points)?),
+            Query::A | Query::BG1 | Query::BG2 => Some(new_target(reservation, compute, num_points)?),
         };
         Ok(Self { points, indices })
     }
@@ -81,14 +88,8 @@ impl QueryBuffers {
     ///
     /// # Errors
     /// [`CudaError::Shape`] if there is no room for it.
-    pub fn fill(
-        &self,
-        range: &QueryRange,
-        copies: &Stream,
-        ticket: &Ticket,
-        is_urgent: bool,
-        stager: &mut Stager,
-    ) -> Result<(), CudaError> {
+    pub fn fill(&self, range: &QueryRange, route: &Route, stager: &mut Stager) -> Result<(), CudaError> {
+        let Route { copies, after, ticket, is_urgent } = route;
         let &QueryRange { srs, indices, query, start, length } = range;
         let point_bytes = match query {
             Query::BG2 => size_of::<blst_p2_affine>(),
@@ -100,8 +101,9 @@ impl QueryBuffers {
             target: self.points.target(),
             target_offset: 0,
             bytes: length * point_bytes,
+            after: Rc::clone(after),
         };
-        stager.submit(transfer, copies, ticket, is_urgent)?;
+        stager.submit(transfer, copies, ticket, *is_urgent)?;
         if let Some(buffer) = &self.indices {
             let transfer = Transfer {
                 source: Arc::new(QueryIndices { indices: Arc::clone(indices), query }),
@@ -109,8 +111,9 @@ impl QueryBuffers {
                 target: Rc::clone(buffer) as Rc<dyn CopyTarget>,
                 target_offset: 0,
                 bytes: length * size_of::<u32>(),
+                after: Rc::clone(after),
             };
-            stager.submit(transfer, copies, ticket, is_urgent)?;
+            stager.submit(transfer, copies, ticket, *is_urgent)?;
         }
         Ok(())
     }
@@ -164,10 +167,14 @@ impl Residents {
         is_urgent: bool,
         stager: &mut Stager,
     ) -> Result<Vec<Ticket>, CudaError> {
+        if wanted.is_empty() {
+            return Ok(Vec::new()); // the actor would not ask for an empty entry to be evicted
+        }
         let known = self
             .circuits
             .entry(circuit.clone())
             .or_insert_with(|| Circuit { indices: Arc::clone(indices), queries: HashMap::new() });
+        known.indices = Arc::clone(indices);
         let mut loading = Vec::new();
         for query in wanted.iter() {
             if let Some(resident) = known.queries.get(&query) {
@@ -175,12 +182,17 @@ impl Residents {
                 continue;
             }
             let length = num_points(srs, query);
-            let memory =
-                TargetMemory { reservation: &self.reservation, compute: &self.stream, copies: &self.stream };
+            let memory = TargetMemory { reservation: &self.reservation, compute: &self.stream };
             let buffers = QueryBuffers::new(query, length, &memory)?;
             let ticket = Ticket::default();
-            let range = QueryRange { srs, indices: &known.indices, query, start: 0, length };
-            buffers.fill(&range, &self.stream, &ticket, is_urgent, stager)?;
+            let range = QueryRange { srs, indices, query, start: 0, length };
+            let route = Route {
+                copies: &self.stream,
+                after: Rc::new(self.stream.record()?),
+                ticket: &ticket,
+                is_urgent,
+            };
+            buffers.fill(&range, &route, stager)?;
             loading.push(ticket.clone());
             known.queries.insert(query, Resident { buffers, loading: ticket });
         }

@@ -1,16 +1,17 @@
 //! The sum over one query, from resident points or from points that are copied when it is their turn.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 
 use super::lane::Streams;
-use super::resident::{num_points, Points, QueryBuffers, QueryRange, TargetMemory};
+use super::resident::{num_points, Points, QueryBuffers, QueryRange, Route, TargetMemory};
 use super::sources::VariableIndices;
 use super::{Shared, SharedBuffer};
 use crate::cuda::msm::{MsmKernels, MsmSum, Scalars, WindowSums};
 use crate::cuda::staging::{Stager, Ticket};
-use crate::cuda::{CudaError, DeviceBuffer, Reservation};
+use crate::cuda::{CudaError, DeviceBuffer, Event, Reservation};
 use crate::groth16::Srs;
 use crate::policy::plan::{Query, SumPlan};
 
@@ -141,7 +142,7 @@ impl StreamedSum {
         mut track: impl FnMut(&Ticket),
     ) -> Result<Self, CudaError> {
         let sum = inputs.open(streams, reservation, &shared.msm)?;
-        let memory = TargetMemory { reservation, compute: &streams.compute, copies: &streams.copies };
+        let memory = TargetMemory { reservation, compute: &streams.compute };
         let num_points = inputs.num_points();
         let chunk_points = (inputs.plan.chunk_points as usize).max(1);
         let mut streamed = Self { inputs, sum, chunks: Vec::new(), turn: 0, next_point: 0, num_added: 0 };
@@ -150,7 +151,9 @@ impl StreamedSum {
             let buffers = QueryBuffers::new(streamed.inputs.query, length, &memory)?;
             let mut chunk = Chunk { buffers, ticket: Ticket::default(), range: (0, 0) };
             track(&chunk.ticket);
-            streamed.fill(&mut chunk, length, streams, &mut shared.stager)?;
+            // The memory is there when the device gets to this point.
+            let allocated = streams.compute.record()?;
+            streamed.fill(&mut chunk, length, allocated, streams, &mut shared.stager)?;
             streamed.chunks.push(chunk);
         }
         Ok(streamed)
@@ -164,12 +167,19 @@ impl StreamedSum {
         &mut self,
         chunk: &mut Chunk,
         length: usize,
+        after: Event,
         streams: &Streams,
         stager: &mut Stager,
     ) -> Result<(), CudaError> {
         let SumInputs { srs, indices, query, is_urgent, .. } = &self.inputs;
         let range = QueryRange { srs, indices, query: *query, start: self.next_point, length };
-        chunk.buffers.fill(&range, &streams.copies, &chunk.ticket, *is_urgent, stager)?;
+        let route = Route {
+            copies: &streams.copies,
+            after: Rc::new(after),
+            ticket: &chunk.ticket,
+            is_urgent: *is_urgent,
+        };
+        chunk.buffers.fill(&range, &route, stager)?;
         chunk.range = (self.next_point, length);
         self.next_point += length;
         Ok(())
@@ -188,9 +198,9 @@ impl StreamedSum {
             let next_length = capacity.min(num_points - self.next_point);
             if next_length > 0 {
                 // The next copies into this chunk come after the additions that read it.
-                streams.copies.wait_for(&streams.compute.record()?)?;
+                let added = streams.compute.record()?;
                 let mut chunk = self.chunks.remove(turn);
-                self.fill(&mut chunk, next_length, streams, stager)?;
+                self.fill(&mut chunk, next_length, added, streams, stager)?;
                 self.chunks.insert(turn, chunk);
             }
         }
