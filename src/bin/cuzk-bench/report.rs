@@ -121,17 +121,20 @@ impl fmt::Display for Report {
             "spill"
         )?;
         for row in &self.rows {
+            // Work that is no count of one operation has neither rate nor floor.
+            let (mut rate, mut floor, mut share) = (String::new(), String::new(), String::new());
+            if row.floor_ms > 0.0 {
+                rate = format!("{:.3} G{:<4}/s", row.giga_per_second, row.unit);
+                floor = format!("{:.3}", row.floor_ms);
+                share = format!("{:.1} %", row.floor_ms / row.median_ms * 100.0);
+            }
             writeln!(
                 f,
-                "{:28} {:>8} {:>11.3} {:>6.1} % {:>8.3} G{:<4}/s {:>10.3} {:>7.1} % {:>10.1} {:>5} {:>6}",
+                "{:28} {:>8} {:>11.3} {:>6.1} % {rate:>16} {floor:>10} {share:>9} {:>10.1} {:>5} {:>6}",
                 row.work,
                 row.size,
                 row.median_ms,
                 row.spread_percent(),
-                row.giga_per_second,
-                row.unit,
-                row.floor_ms,
-                row.floor_ms / row.median_ms * 100.0,
                 row.peak_vram_bytes as f64 / f64::from(1 << 20),
                 row.num_registers,
                 row.local_bytes
