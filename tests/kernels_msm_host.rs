@@ -147,12 +147,12 @@ fn msm<G: HostCurve>(chunk_points: usize, window_bits: u32, resident_blocks: u32
     HostMsm { plan, resident_blocks, windows_per_range: u32::MAX >> 1, reversed }
 }
 
-/// Emulated threads are slow: one case in six, another one for each `offset`, unless CUZK_EMULATE_ALL is set.
+/// Emulated threads are slow: one case in twelve, another one for each `offset`, unless CUZK_EMULATE_ALL is set.
 fn thinned<T>(cases: Vec<T>, offset: usize) -> Vec<T> {
     if std::env::var_os("CUZK_EMULATE_ALL").is_some() {
         return cases;
     }
-    cases.into_iter().skip(offset % 6).step_by(6).collect()
+    cases.into_iter().skip(offset % 12).step_by(12).collect()
 }
 
 /// All kinds of bases and scalars at each size, the order of threads by turns.
@@ -243,7 +243,7 @@ fn every_window_width() {
     let uniform = &scalars[0].1;
     let edges: Vec<Scalar> = msm_cases::edge_scalars().into_iter().step_by(23).take(n as usize).collect();
     // 2^19 buckets of each window are as many as an emulated device is patient for.
-    let widths = if std::env::var_os("CUZK_EMULATE_ALL").is_some() { 14 } else { 9 };
+    let widths = if std::env::var_os("CUZK_EMULATE_ALL").is_some() { 14 } else { 7 };
     (4..=widths).into_par_iter().for_each(|window_bits: u32| {
         for scalars in [uniform, &edges] {
             let logs = &logs[..scalars.len()];
