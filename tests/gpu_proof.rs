@@ -410,14 +410,15 @@ fn partly_resident_keys_give_the_same_bytes() {
         backend.begin(lane, case.work(0, true), &plan).expect("the lane is empty");
         for stage in Stage::ALL.into_iter().filter(|stage| *stage != Stage::Evaluate) {
             backend.enqueue(lane, stage).expect("it can be enqueued");
-            'stage: loop {
-                for event in backend.poll() {
-                    match event {
-                        BackendEvent::StageDone { stage: done, .. } if done == stage => break 'stage,
-                        other => panic!("{other:?}"),
+            loop {
+                // One stage is in flight, so there is one event at most.
+                match backend.poll().pop() {
+                    Some(BackendEvent::StageDone { stage: done, .. }) if done == stage => break,
+                    Some(other) => panic!("{other:?}"),
+                    None => {
+                        let _ = wakes.recv_timeout(Duration::from_millis(100));
                     }
                 }
-                let _ = wakes.recv_timeout(Duration::from_millis(100));
             }
         }
         assert_eq!(backend.take_proof(lane).expect("it is done").proof, expected, "resident: {kept:05b}");
