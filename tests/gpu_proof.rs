@@ -5,7 +5,6 @@
 mod common;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,18 +14,17 @@ use common::on_arbiter;
 use common::synthetic::{Synthetic, Values, ALL_VALUES};
 use cuzk::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
 use cuzk::backend::{
-    BackendEvent, BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex,
-    LaneLayout, MemoryModel, PartitionWork, Stage,
+    BackendEvent, BackendFactory, BackendWaker, DeviceBackend, LaneIndex, PartitionWork, Stage,
 };
-use cuzk::cuda::backend::{select_devices, CudaBackend, CudaFactory};
+use cuzk::cuda::backend::{select_devices, CudaFactory};
 use cuzk::error::DeviceError;
 use cuzk::groth16::generate::generate_srs;
 use cuzk::groth16::{prover, Assignment, Blinding, Proof, R1csShape, Srs};
-use cuzk::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
+use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
 use cuzk::messages::device::{EvictSrs, LaneKind, PartitionProved};
 use cuzk::messages::job::Priority;
 use cuzk::policy::plan::{
-    least_budget_bytes, plan, plan_with_resident, ProvePlan, Query, QuerySet, ShapeSummary, SrsSummary,
+    least_budget_bytes, plan, plan_with_resident, Query, QuerySet, ShapeSummary, SrsSummary,
 };
 use ff::Field;
 use rand_chacha::ChaCha20Rng;
@@ -206,122 +204,6 @@ fn a_cancelled_partition_frees_its_lane_and_the_next_proof_is_right() {
                 rig.prove(case.work(1, true));
                 assert_eq!(rig.proved().await.proof, case.expected(1), "after a cancel behind {stage}");
             }
-        }
-    });
-}
-
-/// The backend, whose context is lost on demand.
-struct Sabotaged {
-    inner: CudaBackend,
-    fault_wanted: Arc<AtomicBool>,
-}
-
-struct SabotagedFactory {
-    inner: CudaFactory,
-    fault_wanted: Arc<AtomicBool>,
-}
-
-impl BackendFactory for SabotagedFactory {
-    type Backend = Sabotaged;
-
-    fn device_id(&self) -> DeviceId {
-        self.inner.device_id()
-    }
-
-    fn backend(&self) -> &'static str {
-        "cuda"
-    }
-
-    fn open(&self, waker: BackendWaker) -> Result<Sabotaged, DeviceError> {
-        let inner = self.inner.open(waker)?;
-        Ok(Sabotaged { inner, fault_wanted: Arc::clone(&self.fault_wanted) })
-    }
-}
-
-impl DeviceBackend for Sabotaged {
-    fn info(&self) -> DeviceInfo {
-        self.inner.info()
-    }
-    fn lanes(&self) -> LaneLayout {
-        self.inner.lanes()
-    }
-    fn stages_ahead(&self) -> u32 {
-        self.inner.stages_ahead()
-    }
-    fn memory_model(&self) -> MemoryModel {
-        self.inner.memory_model()
-    }
-    fn begin(&mut self, lane: LaneIndex, work: PartitionWork, plan: &ProvePlan) -> Result<(), DeviceError> {
-        self.inner.begin(lane, work, plan)
-    }
-    fn enqueue(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError> {
-        if stage == Stage::SumL && self.fault_wanted.swap(false, Ordering::AcqRel) {
-            self.inner.provoke_fault().expect("the kernel is built in");
-        }
-        self.inner.enqueue(lane, stage)
-    }
-    fn poll(&mut self) -> Vec<BackendEvent> {
-        self.inner.poll()
-    }
-    fn take_proof(&mut self, lane: LaneIndex) -> Result<FinishedProof, DeviceError> {
-        self.inner.take_proof(lane)
-    }
-    fn abort(&mut self, lane: LaneIndex) {
-        self.inner.abort(lane);
-    }
-    fn resident(&self, circuit: &CircuitId) -> QuerySet {
-        self.inner.resident(circuit)
-    }
-    fn evict_srs(&mut self, circuit: &CircuitId) -> bool {
-        self.inner.evict_srs(circuit)
-    }
-    fn memory_in_use_bytes(&self) -> u64 {
-        self.inner.memory_in_use_bytes()
-    }
-    fn trim(&mut self) {
-        self.inner.trim();
-    }
-}
-
-/// A real fault, in a process of its own, since it ends CUDA there: the partition fails with a typed error, the actor
-/// reports its device lost, and whoever opens a device afterwards is told to restart the process.
-#[test]
-fn a_lost_context_is_a_typed_error_and_never_a_proof() {
-    let this = std::env::current_exe().expect("a test knows its program");
-    let output = std::process::Command::new(this)
-        .args(["--exact", "body_of_the_lost_context", "--ignored", "--nocapture"])
-        .output()
-        .expect("this program can be started again");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-#[test]
-#[ignore = "run by a_lost_context_is_a_typed_error_and_never_a_proof, in a process of its own"]
-fn body_of_the_lost_context() {
-    on_arbiter(async {
-        let case = Case::new(Synthetic::new(4000, Values::Bits));
-        let fault_wanted = Arc::new(AtomicBool::new(false));
-        let inner = factories().remove(0);
-        let factory = SabotagedFactory { inner, fault_wanted: Arc::clone(&fault_wanted) };
-        let sabotaged: Arc<dyn DeviceSpawner> = FactorySpawner::boxed(factory);
-        let mut rig = DeviceRig::ready(&sabotaged, with_budget(None)).await;
-        rig.prove(case.work(0, true));
-        assert_eq!(rig.proved().await.proof, case.expected(0), "before the fault");
-        fault_wanted.store(true, Ordering::Release);
-        rig.prove(case.work(1, true));
-        let failed = rig.failed().await;
-        assert!(matches!(failed.error, DeviceError::Fault { .. }), "{:?}", failed.error);
-        assert!(failed.error.to_string().contains("ILLEGAL_ADDRESS"), "{}", failed.error);
-        rig.lost().await;
-        for factory in factories() {
-            let mut rig = DeviceRig::start(&FactorySpawner::boxed(factory), with_budget(None));
-            let lost = rig.lost().await;
-            assert!(lost.error.to_string().contains("restart the process"), "{}", lost.error);
         }
     });
 }
