@@ -1,39 +1,19 @@
 //! The kernels' arithmetic, compiled for the host under AddressSanitizer and UndefinedBehaviorSanitizer, against
 //! blstrs and big integers. Needs a C++17 compiler named by `CXX`, or `c++`; fails without one.
 
+#[path = "common/harness.rs"]
+mod harness;
 #[path = "common/kernel_cases.rs"]
 mod kernel_cases;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use kernel_cases::Suite;
 
-static HARNESS: LazyLock<PathBuf> = LazyLock::new(build_harness);
-
-fn build_harness() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/host/harness.cpp");
-    let harness = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels_host_harness");
-    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
-    let output = Command::new(&compiler)
-        .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
-        .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o"])
-        .arg(&harness)
-        .arg(&source)
-        .output()
-        .unwrap_or_else(|error| {
-            panic!("this test needs a C++ compiler; {compiler:?} cannot be started: {error}")
-        });
-    assert!(
-        output.status.success(),
-        "{compiler:?}: {}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    harness
-}
+static HARNESS: LazyLock<PathBuf> = LazyLock::new(|| harness::build("harness"));
 
 fn run(suite: &Suite) -> Vec<u8> {
     let mut child = Command::new(&*HARNESS)

@@ -1,11 +1,13 @@
 //! The kernels of a multi-exponentiation, run thread by thread on the host under AddressSanitizer and
 //! UndefinedBehaviorSanitizer, against blstrs. Needs a C++17 compiler named by `CXX`, or `c++`; fails without one.
 
+#[path = "common/harness.rs"]
+mod harness;
 #[path = "common/msm_cases.rs"]
 mod msm_cases;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
@@ -17,29 +19,7 @@ use msm_cases::cuzk_raw::Raw;
 use msm_cases::{base_kinds, bases, expected, raw_scalars, scalar_kinds, Curve12381};
 use rayon::prelude::*;
 
-static HARNESS: LazyLock<PathBuf> = LazyLock::new(build_harness);
-
-fn build_harness() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/host/msm_harness.cpp");
-    let harness = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels_msm_host_harness");
-    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
-    let output = Command::new(&compiler)
-        .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
-        .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o"])
-        .arg(&harness)
-        .arg(&source)
-        .output()
-        .unwrap_or_else(|error| {
-            panic!("this test needs a C++ compiler; {compiler:?} cannot be started: {error}")
-        });
-    assert!(
-        output.status.success(),
-        "{compiler:?}: {}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    harness
-}
+static HARNESS: LazyLock<PathBuf> = LazyLock::new(|| harness::build("msm_harness"));
 
 trait HostCurve: Curve12381 {
     const GROUP: Group;

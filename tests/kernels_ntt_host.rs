@@ -1,11 +1,13 @@
 //! The kernels of `ntt.cu` and `quotient.cu`, run on the host thread by thread under sanitizers, against the CPU's
 //! transforms. Needs a C++17 compiler named by `CXX`, or `c++`; fails without one.
 
+#[path = "common/harness.rs"]
+mod harness;
 #[path = "common/ntt_cases.rs"]
 mod ntt_cases;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
@@ -15,24 +17,7 @@ use cuzk::policy::ntt_plan::{self, NttPlan, Order, Step, Vector};
 use ff::Field;
 use ntt_cases::{assert_same, bit_reversed, random_scalars, transformed};
 
-static HARNESS: LazyLock<PathBuf> = LazyLock::new(build_harness);
-
-fn build_harness() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/host/ntt_harness.cpp");
-    let harness = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels_ntt_harness");
-    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
-    let output = Command::new(&compiler)
-        .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
-        .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o"])
-        .arg(&harness)
-        .arg(&source)
-        .output()
-        .unwrap_or_else(|error| {
-            panic!("this test needs a C++ compiler; {compiler:?} cannot be started: {error}")
-        });
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    harness
-}
+static HARNESS: LazyLock<PathBuf> = LazyLock::new(|| harness::build("ntt_harness"));
 
 /// What the harness is told apart from the steps.
 #[derive(Clone, Debug)]
