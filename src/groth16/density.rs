@@ -41,6 +41,11 @@ impl Density {
         self.words[index / 64] |= 1 << (index % 64);
     }
 
+    /// The bits, the first variable in the lowest bit of the first word: `[ceil(len / 64)]`, zero beyond `len`.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// Indices of the set variables, rising.
     pub fn iter_ones(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(word_index, &word)| {
