@@ -9,45 +9,30 @@ use std::fmt;
 use blstrs::Scalar;
 use ff::Field;
 
-use crate::groth16::density::Density;
+use crate::groth16::density::{Density, RankedDensity};
 use crate::groth16::Assignment;
 
 const BITS_PER_WORD: usize = u64::BITS as usize;
-/// Words between two entries of the rank directory.
-const WORDS_PER_RANK: usize = 8;
 
 /// Which aux variables are bits (proved by the constraints) and which are dense.
 #[derive(Clone, PartialEq, Eq)]
 pub struct VariableClasses {
-    dense: Density,
-    /// Entry `k`: dense variables before variable `512 k`.
-    ranks: Vec<u32>,
-    num_dense: usize,
+    dense: RankedDensity,
 }
 
 impl fmt::Debug for VariableClasses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VariableClasses")
             .field("num_aux", &self.num_aux())
-            .field("num_dense", &self.num_dense)
+            .field("num_dense", &self.num_dense())
             .finish()
     }
 }
 
 impl VariableClasses {
     /// `dense`: a bit per aux variable, set where it is dense.
-    ///
-    /// # Panics
-    /// If 2^32 variables or more are dense; shapes have fewer variables.
     pub fn from_dense(dense: Density) -> Self {
-        let mut num_dense = 0;
-        let count = |words: &[u64]| {
-            let rank = u32::try_from(num_dense).expect("fewer than 2^32 variables");
-            num_dense += words.iter().map(|word| word.count_ones() as usize).sum::<usize>();
-            rank
-        };
-        let ranks = dense.words().chunks(WORDS_PER_RANK).map(count).collect();
-        Self { dense, ranks, num_dense }
+        Self { dense: dense.into() }
     }
 
     pub fn num_aux(&self) -> usize {
@@ -55,15 +40,16 @@ impl VariableClasses {
     }
 
     pub fn num_dense(&self) -> usize {
-        self.num_dense
+        self.dense.num_ones()
     }
 
     pub fn num_bits(&self) -> usize {
-        self.num_aux() - self.num_dense
+        self.num_aux() - self.num_dense()
     }
 
     /// # Panics
     /// If `aux` is not below [`Self::num_aux`].
+    #[inline]
     pub fn is_dense(&self, aux: usize) -> bool {
         self.dense.get(aux)
     }
@@ -73,23 +59,17 @@ impl VariableClasses {
     /// # Panics
     /// If `aux` is not below [`Self::num_aux`].
     pub fn dense_rank(&self, aux: usize) -> usize {
-        assert!(aux < self.num_aux(), "variable {aux} of {}", self.num_aux());
-        let (word, bit) = (aux / BITS_PER_WORD, aux % BITS_PER_WORD);
-        let block = word / WORDS_PER_RANK;
-        let words = self.dense.words();
-        let before: u32 = words[block * WORDS_PER_RANK..word].iter().map(|word| word.count_ones()).sum();
-        let within = (words[word] & ((1 << bit) - 1)).count_ones();
-        (self.ranks[block] + before + within) as usize
+        self.dense.rank(aux)
     }
 
     /// A bit per aux variable, set where it is dense.
-    pub fn dense(&self) -> &Density {
+    pub fn dense(&self) -> &RankedDensity {
         &self.dense
     }
 
     /// Bytes held in memory.
     pub fn num_bytes(&self) -> u64 {
-        self.dense.num_bytes() + 4 * self.ranks.len() as u64
+        self.dense.num_bytes()
     }
 }
 
