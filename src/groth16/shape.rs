@@ -28,6 +28,8 @@ use rayon::prelude::*;
 pub(super) use builder::{RowsBuilder, TaggedRow, MAX_ROWS};
 pub use evaluate::Matrix;
 use evaluate::SmallCoefficients;
+#[cfg(test)]
+pub(super) use patterns::INPUT;
 pub(super) use patterns::{Pattern, PatternTable, Variable};
 use rows::SPAN;
 pub(super) use rows::{Rows, Run};

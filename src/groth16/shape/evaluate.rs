@@ -309,8 +309,8 @@ mod tests {
         for value in [1, -1, 5, -(1 << 31), 1 << 32, -(1 << 32)] {
             assert_eq!(small_value(&scalar_of(value)), Some(value));
         }
-        let large = Scalar::from(1 << 32) + Scalar::ONE;
-        for value in [large, -large, Scalar::from(2).pow([64u64]), Scalar::from(2).invert().unwrap()] {
+        let large = Scalar::from(1u64 << 32) + Scalar::ONE;
+        for value in [large, -large, Scalar::from(2u64).pow([64u64]), Scalar::from(2u64).invert().unwrap()] {
             assert_eq!(small_value(&value), None);
         }
     }
@@ -344,7 +344,7 @@ mod tests {
                     for &(of, coefficient) in terms {
                         let (variable, value) = variables[of % variables.len()];
                         // Now and then a coefficient that is not small.
-                        let coefficient = scalar_of(coefficient) * Scalar::from(1 << (of % 3 * 20)).square();
+                        let coefficient = scalar_of(coefficient) * Scalar::from(1u64 << (of % 3 * 20)).square();
                         sum = (sum.0 + (coefficient, variable), sum.1 + coefficient * value);
                     }
                     sum
