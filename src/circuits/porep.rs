@@ -26,7 +26,7 @@ use crate::circuits::vanilla::{check_path, refuse, ReplicaPath};
 use crate::circuits::workload::partition_of;
 use crate::circuits::{CircuitSpec, ProofKind, SectorSize, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 type Compound = StackedCompound<SectorShapeBase, Sha256Hasher>;
@@ -327,7 +327,11 @@ impl Workload for PorepJob {
         CircuitSpec::new(ProofKind::PorepSealCommit, self.header.registered.sector_size).record_shape()
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         let proofs = partition_of(&self.partitions, partition)?;
         let circuit = <Compound as CompoundProof<Scheme, _>>::circuit(
             &self.inputs,
@@ -337,7 +341,7 @@ impl Workload for PorepJob {
             Some(partition.0 as usize),
         )
         .map_err(refused)?;
-        Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
+        PackedWitness::synthesize(circuit, shape)
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

@@ -31,7 +31,7 @@ use crate::circuits::vanilla::{check_path, refuse, PostSectorProof};
 use crate::circuits::workload::partition_of;
 use crate::circuits::{ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 type Compound = FallbackPoStCompound<SectorShapeBase>;
@@ -301,7 +301,11 @@ impl Workload for PostJob {
         record_shape(&self.header.registered)
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         let proof = partition_of(std::slice::from_ref(&self.proof), partition)?;
         // `inputs` holds this partition's sectors only, so theirs is chunk 0, whatever the partition's index.
         let circuit = <Compound as CompoundProof<Scheme, _>>::circuit(
@@ -312,7 +316,7 @@ impl Workload for PostJob {
             Some(0),
         )
         .map_err(refused)?;
-        Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
+        PackedWitness::synthesize(circuit, shape)
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

@@ -8,7 +8,7 @@ use blstrs::Scalar;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{panic_text, RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, Srs, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, Srs, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 /// The queue a job belongs to. Names as operators know them.
@@ -89,8 +89,15 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
     /// Records the circuit's matrices from its blank circuit. The same for every job of the circuit.
     fn record_shape(&self) -> Result<R1csShape, SynthesisError>;
 
-    /// The witness of one partition.
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError>;
+    /// The witness of one partition, by the classes of `shape`. Whether it satisfies the circuit is checked by the caller.
+    ///
+    /// # Errors
+    /// Any [`SynthesisError`]; [`SynthesisError::NotABit`] if a value contradicts the classes.
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError>;
 
     /// What the verifier puts in for one partition, without the leading one.
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError>;

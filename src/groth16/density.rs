@@ -127,6 +127,15 @@ impl RankedDensity {
         (self.ranks[block] + before + within) as usize
     }
 
+    /// As [`Self::rank`]; `index` may also be the length.
+    pub fn num_ones_before(&self, index: usize) -> usize {
+        if index == self.density.len {
+            self.num_ones
+        } else {
+            self.rank(index)
+        }
+    }
+
     /// Indices of the set bits, rising, without the first `num_skipped`.
     pub fn iter_ones_from(&self, num_skipped: usize) -> impl Iterator<Item = usize> + '_ {
         let block = self.ranks.partition_point(|&rank| rank as usize <= num_skipped).saturating_sub(1);

@@ -280,7 +280,9 @@ impl R1csShape {
             ("words of bits", self.num_aux().div_ceil(64), witness.bits.len()),
             ("dense aux variables", self.classes().num_dense(), witness.dense.len()),
         ];
-        match needs_has.into_iter().find(|(_, needs, has)| needs != has) {
+        let is_led_by_one = witness.inputs.first() == Some(&Scalar::ONE);
+        let leading = ("leading inputs that are one", 1, usize::from(is_led_by_one));
+        match needs_has.into_iter().chain([leading]).find(|(_, needs, has)| needs != has) {
             Some((what, needs, has)) => Err(SynthesisError::ShapeMismatch { what, needs, has }),
             None => Ok(()),
         }
@@ -344,7 +346,8 @@ mod tests {
                     for &(of, coefficient) in terms {
                         let (variable, value) = variables[of % variables.len()];
                         // Now and then a coefficient that is not small.
-                        let coefficient = scalar_of(coefficient) * Scalar::from(1u64 << (of % 3 * 20)).square();
+                        let coefficient =
+                            scalar_of(coefficient) * Scalar::from(1u64 << (of % 3 * 20)).square();
                         sum = (sum.0 + (coefficient, variable), sum.1 + coefficient * value);
                     }
                     sum
@@ -426,6 +429,8 @@ mod tests {
         assert_eq!(refusal(|witness| witness.inputs.clear()), ("inputs", 1, 0));
         assert_eq!(refusal(|witness| witness.bits.push(0)), ("words of bits", 1, 2));
         assert_eq!(refusal(|witness| witness.dense.clear()), ("dense aux variables", 1, 0));
+        let leading = ("leading inputs that are one", 1, 0);
+        assert_eq!(refusal(|witness| witness.inputs[0] = Scalar::from(2)), leading);
         let stray = "bits of dense variables or beyond the last";
         assert_eq!(refusal(|witness| witness.bits[0] |= 2), (stray, 0, 1));
         assert_eq!(refusal(|witness| witness.bits[0] |= 8), (stray, 0, 1));
