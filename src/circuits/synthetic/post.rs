@@ -117,7 +117,8 @@ impl Sector {
         let (comm_c, comm_r_last): (PoseidonDomain, PoseidonDomain) = (comm_c.into(), tree.root().into());
         let comm_r = <PoseidonHasher as Hasher>::Function::hash2(&comm_c, &comm_r_last);
         let paths = leaves.iter().map(|&leaf| tree.path(leaf).into_tree_path::<Tree>());
-        let sector = fallback::SectorProof { inclusion_proofs: paths.collect(), comm_c, comm_r_last };
+        let sector =
+            fallback::SectorProof::<Tree::Proof> { inclusion_proofs: paths.collect(), comm_c, comm_r_last };
         let proof = FallbackPoStSectorProof::<Tree> {
             sector_id: SectorId::from(number),
             comm_r,
