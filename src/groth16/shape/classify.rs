@@ -437,7 +437,7 @@ mod tests {
                 for [a, b, c] in [[&a, &b, &c], [&a.not(), &b, &c.not()], [&c, &b.not(), &a.not()]] {
                     Boolean::xor(&mut *cs, a, b)?;
                     Boolean::and(&mut *cs, a, c)?;
-                    Boolean::or(&mut *cs, b, c)?;
+                    Boolean::and(&mut *cs, &b.not(), &c.not())?;
                     Boolean::sha256_ch(&mut *cs, a, b, c)?;
                     Boolean::sha256_maj(&mut *cs, a, b, c)?;
                 }
