@@ -3,6 +3,7 @@
 //! ```text
 //! FilecoinRequest --decode--> Workload (porep | snap | window_post | winning_post)
 //! bellpepper Circuit + SRS -----> Workload (custom)
+//! SyntheticOptions --generate--> FilecoinRequest (tests and measurements)
 //! ```
 
 pub mod catalogue;

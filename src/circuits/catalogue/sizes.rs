@@ -44,12 +44,20 @@ impl MemoryNeeds {
     }
 }
 
+/// What a PoRep circuit has beside its challenges' parts, at every sector size: 311 constraints of the hash of two roots
+/// and one that it is comm_r, 256 of the replica id's bits, three of public inputs.
+const POREP_FIXED_CONSTRAINTS: u64 = 571;
+/// 311 variables of the hash, 255 bits, five numbers.
+const POREP_FIXED_AUX: u64 = 571;
+/// The one, replica id, comm_d and comm_r.
+const POREP_FIXED_INPUTS: u64 = 4;
+
 impl CircuitSpec {
     /// The circuit's size, where it is known.
     pub fn sizes(&self) -> Option<CircuitSizes> {
         use ProofKind::{PorepSealCommit as Porep, SnapDealsUpdate as Snap};
         if self.is_scaled() {
-            return None;
+            return self.scaled_sizes();
         }
         match (self.kind, self.sector_size) {
             (ProofKind::WindowPostPartition | ProofKind::WinningPost, _) => self.post_sizes(),
@@ -84,7 +92,7 @@ impl CircuitSpec {
                 shape_bytes: None,
             }),
             (Porep, SectorSize::Size32GiB) => Some(CircuitSizes {
-                constraints: 130_278_869,
+                constraints: 130_278_541,
                 num_inputs: 328,
                 num_aux: 130_169_893,
                 num_dense: 1_699_102,
@@ -115,6 +123,24 @@ impl CircuitSpec {
             }),
             (Porep | Snap, _) => None,
         }
+    }
+
+    /// A PoRep circuit is its challenges' parts, all alike, and a fixed one of replica id and commitments.
+    fn scaled_sizes(&self) -> Option<CircuitSizes> {
+        let network = Self::new(self.kind, self.sector_size);
+        let full = network.sizes()?;
+        let (has, of) = (u64::from(self.num_challenges()), u64::from(network.num_challenges()));
+        let scale = |full: u64, fixed: u64| fixed + (full - fixed) / of * has;
+        let constraints = scale(full.constraints, POREP_FIXED_CONSTRAINTS);
+        let num_inputs = scale(full.num_inputs, POREP_FIXED_INPUTS);
+        Some(CircuitSizes {
+            constraints,
+            num_inputs,
+            num_aux: scale(full.num_aux, POREP_FIXED_AUX),
+            domain_log2: (constraints + num_inputs).next_power_of_two().ilog2(),
+            num_nonzero: None,
+            params_bytes: None,
+        })
     }
 
     /// A PoSt circuit is its challenges' paths: 66 (WinningPoSt) or 10 a sector (WindowPoSt), each with one row of
