@@ -93,6 +93,7 @@ fn check_sizes(circuit: &str) {
     let known = (sizes.constraints, sizes.num_inputs, sizes.num_aux, sizes.domain_log2);
     let (constraints, inputs, aux) = (shape.num_constraints(), shape.num_inputs(), shape.num_aux());
     assert_eq!(known, (constraints as u64, inputs as u64, aux as u64, shape.domain_log2()), "{circuit}");
+    assert_eq!(sizes.num_dense, shape.classes().num_dense() as u64, "{circuit}");
 }
 
 /// Decoding checks every path, hash, label and challenge.

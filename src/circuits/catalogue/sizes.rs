@@ -49,6 +49,7 @@ impl MemoryNeeds {
 const POREP_FIXED_CONSTRAINTS: u64 = 571;
 /// 311 variables of the hash, 255 bits, five numbers.
 const POREP_FIXED_AUX: u64 = 571;
+const POREP_FIXED_DENSE: u64 = 316;
 /// The one, replica id, comm_d and comm_r.
 const POREP_FIXED_INPUTS: u64 = 4;
 
@@ -137,9 +138,11 @@ impl CircuitSpec {
             constraints,
             num_inputs,
             num_aux: scale(full.num_aux, POREP_FIXED_AUX),
+            num_dense: scale(full.num_dense, POREP_FIXED_DENSE),
             domain_log2: (constraints + num_inputs).next_power_of_two().ilog2(),
             num_nonzero: None,
             params_bytes: None,
+            shape_bytes: None,
         })
     }
 
