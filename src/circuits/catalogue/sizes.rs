@@ -70,7 +70,7 @@ impl CircuitSpec {
                 domain_log2: 22,
                 num_nonzero: Some([6_421_005, 2_689_006, 5_824_682]),
                 params_bytes: Some(1_114_707_768),
-                shape_bytes: None,
+                shape_bytes: Some(5_278_194),
             }),
             (Porep, SectorSize::Size8MiB) => Some(CircuitSizes {
                 constraints: 3_844_929,
@@ -110,7 +110,7 @@ impl CircuitSpec {
                 domain_log2: 21,
                 num_nonzero: Some([4_030_892, 1_706_537, 3_616_648]),
                 params_bytes: Some(655_789_464),
-                shape_bytes: None,
+                shape_bytes: Some(1_571_986),
             }),
             (Snap, SectorSize::Size8MiB) => Some(CircuitSizes {
                 constraints: 10_007_503,
@@ -170,16 +170,16 @@ impl CircuitSpec {
         };
         let (num_nonzero, params_bytes, shape_bytes) = match (self.kind, self.sector_size) {
             (ProofKind::WindowPostPartition, SectorSize::Size2KiB) => {
-                (Some([150_285, 22_230, 27_456]), Some(11_501_496), None)
+                (Some([150_285, 22_230, 27_456]), Some(11_501_496), Some(96_581))
             }
             (ProofKind::WindowPostPartition, SectorSize::Size8MiB) => {
-                (Some([442_285, 65_350, 80_736]), Some(30_859_704), None)
+                (Some([442_285, 65_350, 80_736]), Some(30_859_704), Some(115_045))
             }
             (ProofKind::WinningPost, SectorSize::Size2KiB) => {
-                (Some([621_985, 92_070, 113_652]), Some(47_299_128), None)
+                (Some([621_985, 92_070, 113_652]), Some(47_299_128), Some(126_022))
             }
             (ProofKind::WinningPost, SectorSize::Size8MiB) => {
-                (Some([1_585_585, 234_366, 289_476]), Some(113_383_224), None)
+                (Some([1_585_585, 234_366, 289_476]), Some(113_383_224), Some(185_702))
             }
             _ => (None, None, None),
         };
