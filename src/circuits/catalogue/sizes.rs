@@ -80,7 +80,7 @@ impl CircuitSpec {
                 domain_log2: 22,
                 num_nonzero: Some([9_388_453, 3_847_886, 8_234_882]),
                 params_bytes: Some(1_429_027_896),
-                shape_bytes: None,
+                shape_bytes: Some(5_985_358),
             }),
             (Porep, SectorSize::Size512MiB) => Some(CircuitSizes {
                 constraints: 4_423_433,
@@ -90,7 +90,7 @@ impl CircuitSpec {
                 domain_log2: 23,
                 num_nonzero: Some([10_872_177, 4_427_326, 9_439_982]),
                 params_bytes: Some(1_988_841_144),
-                shape_bytes: None,
+                shape_bytes: Some(6_338_934),
             }),
             (Porep, SectorSize::Size32GiB) => Some(CircuitSizes {
                 constraints: 130_278_541,
@@ -98,9 +98,9 @@ impl CircuitSpec {
                 num_aux: 130_169_893,
                 num_dense: 1_699_102,
                 domain_log2: 27,
-                num_nonzero: None,
+                num_nonzero: Some([309_405_051, 130_327_340, 282_656_500]),
                 params_bytes: None,
-                shape_bytes: None,
+                shape_bytes: Some(92_324_697),
             }),
             (Snap, SectorSize::Size2KiB) => Some(CircuitSizes {
                 constraints: 1_705_039,
@@ -120,7 +120,7 @@ impl CircuitSpec {
                 domain_log2: 24,
                 num_nonzero: Some([23_284_278, 10_015_181, 21_302_734]),
                 params_bytes: Some(4_268_165_208),
-                shape_bytes: None,
+                shape_bytes: Some(7_288_994),
             }),
             (Porep | Snap, _) => None,
         }
