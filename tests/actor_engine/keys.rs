@@ -184,8 +184,8 @@ fn a_check_gets_its_memory_before_new_witnesses_and_is_asked_again_of_a_new_synt
         drop(verify);
         let verify = rig.verify().await;
         rig.nothing_asked().await;
-        rig.verdict(verify, true);
-        // Nothing that runs makes more room: the check goes through, and still before the third witness.
+        rig.verdict(verify, false);
+        // Nothing that runs will make room: the check goes through, and still before the third witness.
         let check = rig.check_key().await;
         rig.synthesizer_ready();
         drop(check);
