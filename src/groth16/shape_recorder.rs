@@ -28,7 +28,8 @@ const MAX_WAITING_BATCHES: usize = 8;
 
 impl R1csShape {
     /// Records the matrices of `circuit` (a blank one will do: assignment closures are not run), and appends
-    /// one row `input_i * 0 = 0` per input. PoRep of 32 GiB takes a minute and a gigabyte.
+    /// one row `input_i * 0 = 0` per input. PoRep of 32 GiB takes one to two minutes, most of them in
+    /// the circuit's own code, and 118 MB.
     ///
     /// # Errors
     /// [`SynthesisError::Circuit`] if the circuit's code fails, [`SynthesisError::TooLarge`] if there are 2^31
