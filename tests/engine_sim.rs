@@ -7,6 +7,8 @@ mod common;
 
 #[path = "engine/answers.rs"]
 mod answers;
+#[path = "engine/bugs.rs"]
+mod bugs;
 #[path = "engine/devices.rs"]
 mod devices;
 #[path = "engine/faults.rs"]
