@@ -141,8 +141,8 @@ pub enum SrsError {
 }
 
 impl SrsError {
-    /// What to do about it. A path that may not be opened, or is no file, is wrong tomorrow too; any other failure of
-    /// the system to read or write may pass.
+    /// What to do about it. A path that may not be opened, or is no file, is wrong tomorrow too, and so is a file that
+    /// this machine's memory cannot take; any other failure of the system to read or write may pass.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Io { source, .. } => match source.kind() {
@@ -150,7 +150,8 @@ impl SrsError {
                 | ErrorKind::NotFound
                 | ErrorKind::NotADirectory
                 | ErrorKind::IsADirectory
-                | ErrorKind::InvalidInput => ErrorClass::Caller,
+                | ErrorKind::InvalidInput
+                | ErrorKind::OutOfMemory => ErrorClass::Caller,
                 _ => ErrorClass::Retry,
             },
             Self::Stopped { .. } => ErrorClass::Cancelled,
