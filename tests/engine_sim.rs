@@ -19,6 +19,8 @@ mod filecoin;
 mod kinds;
 #[path = "engine/order.rs"]
 mod order;
+#[path = "engine/parameter_files.rs"]
+mod parameter_files;
 #[path = "engine/simulation.rs"]
 mod simulation;
 #[path = "engine/squares.rs"]
