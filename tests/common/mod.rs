@@ -64,11 +64,11 @@ where
 /// If it goes on answering.
 pub async fn closed<M>(recipient: &Recipient<M>, question: M)
 where
-    M: Message + Copy + Send + 'static,
+    M: Message + Clone + Send + 'static,
     M::Result: Send,
 {
     for _ in 0..100 {
-        if recipient.send(question).await.is_err() {
+        if recipient.send(question.clone()).await.is_err() {
             return;
         }
     }
