@@ -183,6 +183,20 @@ impl SrsError {
     }
 }
 
+/// A file of which it cannot be said what it is.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum InspectError {
+    /// It cannot be read, is damaged, or is of no known format. `at`: the file, and what of it.
+    #[error("{at}: {what}")]
+    File { at: String, what: String },
+    /// It is no regular file, or too large for an input.
+    #[error(transparent)]
+    Input(#[from] RequestError),
+    /// It begins as a parameter file or verifying key, and is none to be used.
+    #[error(transparent)]
+    Srs(#[from] SrsError),
+}
+
 /// No way to run this work within the budget.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use cuzk::error::{ConfigError, DeviceError, EngineError, ErrorClass, RequestError, SrsError};
+use cuzk::error::{ConfigError, DeviceError, EngineError, ErrorClass, InspectError, RequestError, SrsError};
 use serde_json::{json, Value};
 
 /// Proving failed: the input was good.
@@ -134,6 +134,16 @@ impl From<SrsError> for Failure {
             SrsError::Generate { .. } => "circuit".to_owned(),
         };
         Self::of_class(error.class(), at, error.to_string())
+    }
+}
+
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
+        match error {
+            InspectError::File { ref at, .. } => Self::input(at.clone(), error.to_string()),
+            InspectError::Input(error) => error.into(),
+            InspectError::Srs(error) => error.into(),
+        }
     }
 }
 
