@@ -95,9 +95,21 @@ impl FilecoinRequest {
                 ProofKind::WinningPost => winning_post::decode(&self, params_dir),
             })
         });
-        decoded.unwrap_or_else(|error| {
+        let decoded = decoded.unwrap_or_else(|error| {
             Err(RequestError::VanillaProof { at: "as a whole".into(), what: error.to_string() })
-        })
+        });
+        decoded.map_err(|error| self.with_registered_proof(kind, error))
+    }
+
+    /// A vanilla proof of these kinds is read as what `registered_proof` says: where that is what is wrong, only its
+    /// name tells. (A C1 names its own, and is compared with what the request says.)
+    fn with_registered_proof(&self, kind: ProofKind, error: RequestError) -> RequestError {
+        match (error, RegisteredProof::from_number(kind, self.registered_proof)) {
+            (RequestError::VanillaProof { at, what }, Ok(registered)) if kind != ProofKind::PorepSealCommit => {
+                RequestError::VanillaProof { at, what: format!("{what}; read as registered_proof {registered}") }
+            }
+            (error, _) => error,
+        }
     }
 
     /// Bulk fields of another kind mean that the caller mixed requests up; zeros and absent fields mean nothing.
