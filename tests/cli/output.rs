@@ -153,7 +153,8 @@ fn errors_before_logging_is_set_up_are_json_lines_too() {
             run.stderr.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
         assert_eq!(lines.len(), 1, "{}", run.stderr);
         assert!(lines[0]["message"].as_str().unwrap().contains(what), "{}", run.stderr);
-        assert_eq!((&lines[0]["level"], &lines[0]["class"]), (&"ERROR".into(), &"caller".into()));
+        assert_eq!(lines[0]["level"], "ERROR", "{}", run.stderr);
+        assert_eq!(lines[0]["class"], "caller", "{}", run.stderr);
     };
     for (args, what) in cases {
         assert_said(cuzk(args).expect(2), what);
