@@ -187,8 +187,8 @@ fn bench_filecoin(criterion: &mut Criterion) {
 }
 
 fn bench_recorded(criterion: &mut Criterion, name: &str, manifest: &Manifest, dir: &Path, params: File) {
-    let params =
-        Parameters::<Bls12>::read(BufReader::with_capacity(1 << 20, params), false).expect("a parameter file");
+    let params = Parameters::<Bls12>::read(BufReader::with_capacity(1 << 20, params), false)
+        .expect("a parameter file");
     let request = manifest.request(0, dir).expect("recorded");
     let workload = request.decode(&params_dir()).expect("recorded");
     let shape = workload.record_shape().expect("blank circuit");

@@ -268,9 +268,7 @@ impl DeviceError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Srs { source, .. } => source.class(),
-            Self::Plan { .. } | Self::Unsupported { .. } | Self::Settings { .. } => {
-                ErrorClass::Caller
-            }
+            Self::Plan { .. } | Self::Unsupported { .. } | Self::Settings { .. } => ErrorClass::Caller,
             Self::OutOfVram { .. } | Self::SrsInUse { .. } | Self::NotTaking { .. } => ErrorClass::Retry,
             Self::Hung { .. }
             | Self::Fault { .. }

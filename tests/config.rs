@@ -82,7 +82,10 @@ fn every_key_of_the_template_is_explained() {
         }
         if is_number || is_size {
             for consequence in ["Too low: ", "Too high: "] {
-                assert!(comment.contains(consequence), "`{key}` needs what \"{consequence}…\" does: {comment}");
+                assert!(
+                    comment.contains(consequence),
+                    "`{key}` needs what \"{consequence}…\" does: {comment}"
+                );
             }
         }
     }

@@ -136,7 +136,11 @@ fn empty_densities_give_bellpersons_bytes() {
 
 /// Puts identity points where they cannot count: before a zero scalar. bellperson skips them there, as it does not
 /// elsewhere ("Encountered an identity element in the CRS").
-fn with_identities_at_zeros(params: &Parameters<Bls12>, shape: &R1csShape, assignment: &Assignment) -> Parameters<Bls12> {
+fn with_identities_at_zeros(
+    params: &Parameters<Bls12>,
+    shape: &R1csShape,
+    assignment: &Assignment,
+) -> Parameters<Bls12> {
     let is_zero = |value: &Scalar| bool::from(value.is_zero());
     let (inputs, aux) = (&assignment.input_assignment, &assignment.aux_assignment);
     // The variables of a query, in its order: those that occur in the matrix.
@@ -158,7 +162,10 @@ fn with_identities_at_zeros(params: &Parameters<Bls12>, shape: &R1csShape, assig
     }
 }
 
-fn blanked<P: PrimeCurveAffine>(points: &Arc<Vec<P>>, is_blanked: impl IntoIterator<Item = bool>) -> Arc<Vec<P>> {
+fn blanked<P: PrimeCurveAffine>(
+    points: &Arc<Vec<P>>,
+    is_blanked: impl IntoIterator<Item = bool>,
+) -> Arc<Vec<P>> {
     let pairs = points.iter().zip(is_blanked);
     Arc::new(pairs.map(|(point, is_blanked)| if is_blanked { P::identity() } else { *point }).collect())
 }
@@ -166,13 +173,16 @@ fn blanked<P: PrimeCurveAffine>(points: &Arc<Vec<P>>, is_blanked: impl IntoItera
 #[test]
 fn b35_identity_points_in_the_srs_give_bellpersons_bytes() {
     let mut rng = ChaCha20Rng::seed_from_u64(41);
-    for (num_constraints, values) in [(7, Values::Zeros), (31, Values::Bits), (33, Values::Bits), (1025, Values::Bits)] {
+    for (num_constraints, values) in
+        [(7, Values::Zeros), (31, Values::Bits), (33, Values::Bits), (1025, Values::Bits)]
+    {
         let circuit = Synthetic::new(num_constraints, values);
         let params = generate_random_parameters::<Bls12, _, _>(circuit.clone(), &mut rng).unwrap();
         let shape = R1csShape::record(circuit.clone()).unwrap();
         let assignment = Assignment::synthesize(circuit.clone(), 0, 0).unwrap();
         let params = with_identities_at_zeros(&params, &shape, &assignment);
-        let count = |points: &[G1Affine]| points.iter().filter(|point| bool::from(point.is_identity())).count();
+        let count =
+            |points: &[G1Affine]| points.iter().filter(|point| bool::from(point.is_identity())).count();
         assert!(count(&params.l) > 0 && count(&params.a) > 0 && count(&params.b_g1) > 0, "{num_constraints}");
         assert_eq!(count(&params.h) > 0, values == Values::Zeros, "a quotient of zeros");
         let blinding = Blinding::random(&mut rng);
@@ -204,14 +214,18 @@ fn an_identity_point_in_the_srs_adds_nothing() {
         let at = |other: usize| other == index;
         let blank = |points: &Arc<Vec<G1Affine>>| blanked(points, (0..points.len()).map(at));
         let cases = [
-            (Parameters { l: blank(&params.l), ..params.clone() }, params.l[index] * assignment.aux_assignment[index]),
+            (
+                Parameters { l: blank(&params.l), ..params.clone() },
+                params.l[index] * assignment.aux_assignment[index],
+            ),
             (Parameters { h: blank(&params.h), ..params.clone() }, params.h[index] * quotient[index]),
         ];
         for (blank, lost) in cases {
             let proof = proof_with(&blank);
             assert_eq!((proof.a, proof.b), (whole.a, whole.b));
             assert_eq!(G1Projective::from(proof.c), G1Projective::from(whole.c) - lost, "{index}");
-            let theirs = create_proof_batch(vec![circuit.clone()], &blank, vec![blinding.r], vec![blinding.s]);
+            let theirs =
+                create_proof_batch(vec![circuit.clone()], &blank, vec![blinding.r], vec![blinding.s]);
             assert!(theirs.is_err(), "bellperson takes identities now: compare bytes");
         }
     }

@@ -37,7 +37,8 @@ fn parameter_files_and_proofs() {
 /// The seeds of a target whose names begin with `bad-`.
 fn bad_seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let dir: PathBuf = [env!("CARGO_MANIFEST_DIR"), "fuzz", "corpus", target].iter().collect();
-    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let bad: Vec<_> = names.filter(|name| name.starts_with("bad-")).collect();
     assert!(bad.len() >= 5, "{target}: {bad:?}");
     bad.into_iter().map(|name| (name.clone(), seed(&format!("{target}/{name}")))).collect()
@@ -148,7 +149,10 @@ fn files_to_inspect() {
     ] {
         assert_eq!(inspect(&path).unwrap().kind, kind, "{}", path.display());
     }
-    assert!(inspect(&corpus.join("srs_file/bad-identity-in-vk.vk")).unwrap_err().to_string().contains("bad-identity"));
+    assert!(inspect(&corpus.join("srs_file/bad-identity-in-vk.vk"))
+        .unwrap_err()
+        .to_string()
+        .contains("bad-identity"));
 }
 
 #[test]

@@ -38,7 +38,9 @@ fn rust_files() -> Vec<PathBuf> {
 #[test]
 fn b51_no_environment_variable_is_ever_written() {
     let files = rust_files();
-    for wanted in ["build.rs", "src/lib.rs", "crates/cuda_shim/src/lib.rs", "fuzz/src/lib.rs", "tests/lint.rs"] {
+    for wanted in
+        ["build.rs", "src/lib.rs", "crates/cuda_shim/src/lib.rs", "fuzz/src/lib.rs", "tests/lint.rs"]
+    {
         assert!(files.contains(&root().join(wanted)), "{wanted} is not looked at");
     }
     // Put together here, so that this file does not contain them.
@@ -108,7 +110,10 @@ fn the_table_of_dependencies_has_every_one_of_them() {
         );
     }
     for entry in table.iter().filter(|entry| !entry.ends_with('*')) {
-        assert!(dependencies.contains(entry.as_str()), "{entry} is gone: take it out of ARCHITECTURE.md's table");
+        assert!(
+            dependencies.contains(entry.as_str()),
+            "{entry} is gone: take it out of ARCHITECTURE.md's table"
+        );
     }
 }
 

@@ -105,8 +105,13 @@ impl FilecoinRequest {
     /// name tells. (A C1 names its own, and is compared with what the request says.)
     fn with_registered_proof(&self, kind: ProofKind, error: RequestError) -> RequestError {
         match (error, RegisteredProof::from_number(kind, self.registered_proof)) {
-            (RequestError::VanillaProof { at, what }, Ok(registered)) if kind != ProofKind::PorepSealCommit => {
-                RequestError::VanillaProof { at, what: format!("{what}; read as registered_proof {registered}") }
+            (RequestError::VanillaProof { at, what }, Ok(registered))
+                if kind != ProofKind::PorepSealCommit =>
+            {
+                RequestError::VanillaProof {
+                    at,
+                    what: format!("{what}; read as registered_proof {registered}"),
+                }
             }
             (error, _) => error,
         }

@@ -124,8 +124,12 @@ struct Counted {
 }
 
 fn count(circuit: impl Circuit<Scalar>) -> Counted {
-    let mut counter =
-        Counter { num_inputs: 1, num_aux: 0, num_constraints: 0, matrices: [(); 3].map(|()| Occurrences::default()) };
+    let mut counter = Counter {
+        num_inputs: 1,
+        num_aux: 0,
+        num_constraints: 0,
+        matrices: [(); 3].map(|()| Occurrences::default()),
+    };
     circuit.synthesize(&mut counter).unwrap();
     let Counter { num_inputs, num_aux, num_constraints, mut matrices } = counter;
     // The row `input i · 0 = 0` that the prover adds for each input.
@@ -149,10 +153,14 @@ fn count(circuit: impl Circuit<Scalar>) -> Counted {
     }
 }
 
-fn count_porep<Tree: 'static + MerkleTreeTrait<Hasher = DefaultTreeHasher>>(proof: RegisteredSealProof) -> Counted {
+fn count_porep<Tree: 'static + MerkleTreeTrait<Hasher = DefaultTreeHasher>>(
+    proof: RegisteredSealProof,
+) -> Counted {
     type Scheme<Tree> = StackedDrg<'static, Tree, DefaultPieceHasher>;
     let params = Scheme::<Tree>::setup(&setup_params(&proof.as_v1_config()).unwrap()).unwrap();
-    count(<StackedCompound<Tree, DefaultPieceHasher> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(&params))
+    count(<StackedCompound<Tree, DefaultPieceHasher> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(
+        &params,
+    ))
 }
 
 fn count_snap<Tree: 'static + MerkleTreeTrait<Hasher = DefaultTreeHasher>>(size: SectorSize) -> Counted {
@@ -174,7 +182,9 @@ fn count_post<Tree: 'static + MerkleTreeTrait<Hasher = DefaultTreeHasher>>(
     count(<FallbackPoStCompound<Tree> as CompoundProof<FallbackPoSt<Tree>, _>>::blank_circuit(&params))
 }
 
-fn count_with_tree<Tree: 'static + MerkleTreeTrait<Hasher = DefaultTreeHasher>>(spec: &CircuitSpec) -> Counted {
+fn count_with_tree<Tree: 'static + MerkleTreeTrait<Hasher = DefaultTreeHasher>>(
+    spec: &CircuitSpec,
+) -> Counted {
     use {RegisteredPoStProof as Post, RegisteredSealProof as Seal};
     let (seal, window, winning) = match spec.sector_size {
         SectorSize::Size2KiB => {
@@ -234,7 +244,10 @@ fn every_circuits_size_is_that_of_its_blank_circuit() {
         Some(names) => names.split(',').any(|name| name == spec.id().as_str()),
     };
     let specs: Vec<CircuitSpec> = CircuitSpec::all().into_iter().filter(is_chosen).collect();
-    assert!(chosen.is_some() || specs.len() == 8, "WinningPoSt of all sizes, WindowPoSt of the small ones: {specs:?}");
+    assert!(
+        chosen.is_some() || specs.len() == 8,
+        "WinningPoSt of all sizes, WindowPoSt of the small ones: {specs:?}"
+    );
     let mut wrong = Vec::new();
     for spec in specs {
         let counted = counted(&spec);

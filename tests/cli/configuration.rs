@@ -57,7 +57,11 @@ fn parameters_are_looked_for_where_the_flag_says_then_the_configuration_then_the
     };
     let config = |dir: &str| format!("[srs]\nparams_dir = \"{dir}\"\n");
     assert_eq!(prove(params(), "", None).0, 0, "the variable");
-    assert_eq!(prove("/nowhere/variable", &config(params()), None).0, 0, "the configuration before the variable");
+    assert_eq!(
+        prove("/nowhere/variable", &config(params()), None).0,
+        0,
+        "the configuration before the variable"
+    );
     let all = prove("/nowhere/variable", &config("/nowhere/configuration"), Some(params()));
     assert_eq!(all.0, 0, "the flag before both");
     for (variable, config, flag, named) in [

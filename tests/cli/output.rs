@@ -162,7 +162,8 @@ fn errors_before_logging_is_set_up_are_json_lines_too() {
     let by_variable = command(&["prov"]).env("CUZK_LOGGING_FORMAT", "json").output().unwrap();
     assert_said(Run::of(by_variable).expect(2), "unrecognized subcommand");
     // The place for logs is what is wrong: standard error is left.
-    let no_file = command(&["circuits", "--log-format", "json"]).env("CUZK_LOGGING_FILE", "tests").output().unwrap();
+    let no_file =
+        command(&["circuits", "--log-format", "json"]).env("CUZK_LOGGING_FILE", "tests").output().unwrap();
     assert_said(Run::of(no_file).expect(2), "logging.file");
     assert!(cuzk(&["--help", "--log-format", "json"]).expect(0).stdout.contains("Usage"));
 }

@@ -147,7 +147,9 @@ fn several_partitions_of_filecoins_circuits_give_the_recorded_bytes_whatever_a_d
     let recorded = std::fs::read(dir.join("proof.bin")).unwrap();
     for fleet in ["sim:2", "sim:2;0:corrupt@*"] {
         let engine = start(fleet);
-        engine.wait_status_blocking(|status| status.devices.iter().all(|device| device.state == "ready")).unwrap();
+        engine
+            .wait_status_blocking(|status| status.devices.iter().all(|device| device.state == "ready"))
+            .unwrap();
         let indices = 0..manifest.requests.len();
         let decode = |index| manifest.request(index, &dir).unwrap().decode(params()).unwrap();
         let requests = indices.clone().map(decode).collect();

@@ -81,7 +81,9 @@ impl Workload for Posing {
     fn verify_job(&self, _: &VerifyingKey, _: &[u8]) -> Result<(), RequestError> {
         match self.verdict {
             Verdict::Accepts => Ok(()),
-            Verdict::Refuses => Err(RequestError::Field { field: "proof".into(), what: "is not liked".into() }),
+            Verdict::Refuses => {
+                Err(RequestError::Field { field: "proof".into(), what: "is not liked".into() })
+            }
             Verdict::Panics => panic!("this library panics on purpose"),
         }
     }

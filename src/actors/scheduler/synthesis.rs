@@ -138,7 +138,10 @@ impl Handler<JobVerified> for Scheduler {
             Ok(()) => self.complete(verified.job, verified.proof),
             Err(what) => {
                 tracing::error!(job = %verified.job, %what, "the circuit's library refuses a proof that verifies");
-                self.finish(verified.job, Err(EngineError::Disputed { at: WorkRef::job(verified.job), what }));
+                self.finish(
+                    verified.job,
+                    Err(EngineError::Disputed { at: WorkRef::job(verified.job), what }),
+                );
             }
         }
         self.pump();

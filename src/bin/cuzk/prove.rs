@@ -182,7 +182,8 @@ impl<'a> Outcome<'a> {
     /// If nobody can be told and there is no `--out`: what is left to prove would be for nobody.
     fn add(&mut self, finished: &Finished) -> Result<(), Failure> {
         self.num_ended += 1;
-        let is_it = |(file, request, _): &(PathBuf, usize, _)| *file == finished.file && *request == finished.request;
+        let is_it =
+            |(file, request, _): &(PathBuf, usize, _)| *file == finished.file && *request == finished.request;
         if let Some(index) = self.unfinished.iter().position(is_it) {
             self.unfinished.swap_remove(index);
         }
