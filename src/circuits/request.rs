@@ -104,16 +104,17 @@ impl FilecoinRequest {
     /// A vanilla proof of these kinds is read as what `registered_proof` says: where that is what is wrong, only its
     /// name tells. (A C1 names its own, and is compared with what the request says.)
     fn with_registered_proof(&self, kind: ProofKind, error: RequestError) -> RequestError {
-        match (error, RegisteredProof::from_number(kind, self.registered_proof)) {
-            (RequestError::VanillaProof { at, what }, Ok(registered))
-                if kind != ProofKind::PorepSealCommit =>
-            {
-                RequestError::VanillaProof {
-                    at,
-                    what: format!("{what}; read as registered_proof {registered}"),
-                }
+        let registered = match RegisteredProof::from_number(kind, self.registered_proof) {
+            Ok(registered) if kind != ProofKind::PorepSealCommit => registered,
+            _ => return error,
+        };
+        let read_as = |what: String| format!("{what}; read as registered_proof {registered}");
+        match error {
+            RequestError::VanillaProof { at, what } => RequestError::VanillaProof { at, what: read_as(what) },
+            RequestError::Field { field, what } if field == "vanilla_proofs" => {
+                RequestError::Field { field, what: read_as(what) }
             }
-            (error, _) => error,
+            error => error,
         }
     }
 
