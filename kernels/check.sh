@@ -62,7 +62,10 @@ spills() {
     trap 'rm -rf "$folder"' EXIT
     for arch in $(echo "${CUZK_CUDA_ARCHS:-80,86,89,90,120}" | tr , ' '); do
         for file in ntt quotient msm_g1; do
-            "$nvcc" -std=c++17 -O3 -cubin -arch="sm_$arch" -o "$folder/hot.cubin" "kernels/$file.cu"
+            # As build.rs: what the file asks for.
+            options=$(sed -n 's|^// nvcc: ||p' "kernels/$file.cu")
+            # shellcheck disable=SC2086
+            "$nvcc" -std=c++17 -O3 $options -cubin -arch="sm_$arch" -o "$folder/hot.cubin" "kernels/$file.cu"
             "$(dirname "$nvcc")/nvdisasm" "$folder/hot.cubin" > "$folder/hot.sass"
             spilled=$(awk '
                 /^\.text\./ { name = $1 }

@@ -31,15 +31,19 @@ static_assert(sizeof(Fr) == 32 && alignof(Fr) == 16, "src/cuda relies on 32 byte
 #if defined(__CUDACC__)
 static __device__ __constant__ uint32_t FR_R_DEVICE[FR_LIMBS] = CUZK_FR_R;
 static __device__ __constant__ uint32_t FR_MINUS_ONE_DEVICE = 0xffffffff;
+static __device__ __constant__ uint32_t FR_OPAQUE_ZERO_DEVICE = 0;
 #endif
 static constexpr uint32_t FR_R_HOST[FR_LIMBS] = CUZK_FR_R;
 static constexpr uint32_t FR_MINUS_ONE_HOST = 0xffffffff;
+static constexpr uint32_t FR_OPAQUE_ZERO_HOST = 0;
 #if defined(__CUDA_ARCH__)
 #define FR_R FR_R_DEVICE
 #define FR_MINUS_ONE FR_MINUS_ONE_DEVICE
+#define FR_OPAQUE_ZERO FR_OPAQUE_ZERO_DEVICE
 #else
 #define FR_R FR_R_HOST
 #define FR_MINUS_ONE FR_MINUS_ONE_HOST
+#define FR_OPAQUE_ZERO FR_OPAQUE_ZERO_HOST
 #endif
 
 CUZK_HD Fr fr_zero()
@@ -110,12 +114,19 @@ CUZK_HD bool fr_equal(const Fr &a, const Fr &b)
 // m (2^32 - 1) at the next limb is the pair (-m, m - 1), or (0, 0) when m = 0.
 CUZK_HD void fr_reduce_row(uint32_t *even, uint32_t *odd)
 {
+#if CUZK_V_M
+    uint32_t minus_m = even[0], m, m_less_one;
+    negate_limb(m, m_less_one, FR_OPAQUE_ZERO, minus_m);
+    carry_pair_mad_row<3>(odd, minus_m, m, minus_m, m_less_one, FR_R + 3, m);
+    mad_row<3>(even + 2, FR_R + 2, m, odd[7]);
+#else
     uint32_t minus_m = even[0];
     uint32_t m = minus_m * FR_MINUS_ONE;
     uint32_t m_less_one = m - (m != 0 ? 1u : 0u);
     uint32_t none = 0;
     pair_mad_row<3>(odd, minus_m, m_less_one, FR_R + 3, m, none);
     pair_mad_row<3>(even, m, 0, FR_R + 2, m, odd[7]);
+#endif
 }
 
 // T = T / 2^32 + a b_i; the caller swaps the accumulators from row to row, as in fp.cuh.
@@ -130,8 +141,8 @@ CUZK_HD void fr_shifted_product_row(uint32_t *new_even, uint32_t *new_odd, const
     mad_row<4>(new_even, a.limb, b, new_odd[7]);
 }
 
-// a b / R mod r.
-CUZK_HD Fr fr_mul(const Fr &a, const Fr &b)
+// a b / R mod r, below 2r, for a < r and any b < 2^256.
+CUZK_HD Fr fr_mul_lazy(const Fr &a, const Fr &b)
 {
     uint32_t x[FR_LIMBS], y[FR_LIMBS];
     mul_row<4>(x, a.limb, b.limb[0]);
@@ -151,12 +162,44 @@ CUZK_HD Fr fr_mul(const Fr &a, const Fr &b)
         y[j] = y[j + 1];
     y[7] = 0;
     add_limbs<FR_LIMBS>(r.limb, y, x);
-    return fr_subtract_once(r);
+    return r;
 }
+
+// a b / R mod r.
+CUZK_HD Fr fr_mul(const Fr &a, const Fr &b) { return fr_subtract_once(fr_mul_lazy(a, b)); }
 
 CUZK_HD Fr fr_sqr(const Fr &a)
 {
     return fr_mul(a, a);
+}
+
+// Sums and differences of values in [0, 2r), in the same range: what transforms keep in registers between
+// multiplications, whose second operand and result they may be.
+#define CUZK_FR_2R \
+    {0x00000002, 0xfffffffe, 0xfffcb7fd, 0xa77b4805, 0x1343b00a, 0x6673b010, 0x533afa90, 0xe7db4ea6}
+
+// a + 2r if `borrow`, the mask of sub_limbs.
+CUZK_HD void fr_add_back(Fr &a, uint32_t borrow)
+{
+    const uint32_t twice_r[FR_LIMBS] = CUZK_FR_2R;
+    add_limbs_if<FR_LIMBS>(a.limb, twice_r, borrow);
+}
+
+CUZK_HD Fr fr_lazy_sub(const Fr &a, const Fr &b)
+{
+    Fr difference;
+    uint32_t borrow = sub_limbs<FR_LIMBS>(difference.limb, a.limb, b.limb);
+    fr_add_back(difference, borrow);
+    return difference;
+}
+
+// a - (2r - b): a + b may have 257 bits.
+CUZK_HD Fr fr_lazy_add(const Fr &a, const Fr &b)
+{
+    const uint32_t twice_r[FR_LIMBS] = CUZK_FR_2R;
+    Fr complement;
+    sub_limbs<FR_LIMBS>(complement.limb, twice_r, b.limb);
+    return fr_lazy_sub(a, complement);
 }
 
 // 1/a by Fermat's little theorem, a^(r-2); 0 gives 0.

@@ -23,6 +23,8 @@ struct G1Lanes {
     static __device__ __forceinline__ Fp load(const Fp *from) { return *from; }
     static __device__ __forceinline__ void store(Fp *to, const Fp &a) { *to = a; }
     static __device__ __forceinline__ Fp field_inverse(const Fp &a) { return inverse(a); }
+    static __device__ __forceinline__ const Fp *own(const Fp *a) { return a; }
+    static __device__ __forceinline__ Fp &own(Fp &a) { return a; }
 };
 
 struct G2Lanes {
@@ -39,6 +41,8 @@ struct G2Lanes {
     {
         reinterpret_cast<Fp *>(to)[holds_c1()] = a.own;
     }
+    static __device__ __forceinline__ const Fp *own(const Fp2 *a) { return reinterpret_cast<const Fp *>(a) + holds_c1(); }
+    static __device__ __forceinline__ Fp &own(Fp2Half &a) { return a.own; }
     // The conjugate over the norm, as in fp2.cuh. Both lanes invert the norm.
     static __device__ __forceinline__ Fp2Half field_inverse(const Fp2Half &a)
     {
@@ -64,6 +68,26 @@ static __device__ __forceinline__ void store_point(typename L::Point *to, const 
 {
     L::store(&to->x, point.x);
     L::store(&to->y, point.y);
+}
+
+// Starts to bring a point into the second-level cache.
+template <class L>
+static __device__ __forceinline__ void prefetch_point(const typename L::Point *points, uint32_t reference)
+{
+#if CUZK_V_PF && defined(__CUDA_ARCH__)
+    if (reference == NO_POINT)
+        return;
+    const char *at = reinterpret_cast<const char *>(points + (reference & ~DIGIT_NEGATIVE));
+#if CUZK_V_PF == 3
+    asm volatile("prefetch.global.L1 [%0];" : : "l"(at));
+    asm volatile("prefetch.global.L1 [%0];" : : "l"(at + 64));
+#else
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
+    if (CUZK_V_PF == 2)
+        asm volatile("prefetch.global.L2 [%0];" : : "l"(at + 32));
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(at + 64));
+#endif
+#endif
 }
 
 } // namespace cuzk

@@ -74,12 +74,25 @@ CUZK_HD void one_at_a_time()
 #endif
 }
 
+#if CUZK_V_LAZY
+CUZK_HD void butterfly(Fr &x, Fr &y)
+{
+    Fr difference = fr_lazy_sub(x, y);
+    x = fr_lazy_add(x, y);
+    y = difference;
+}
+CUZK_HD Fr times(const Fr &w, const Fr &x) { return fr_mul_lazy(w, x); }
+CUZK_HD Fr closed(const Fr &x) { return fr_subtract_once(x); }
+#else
 CUZK_HD void butterfly(Fr &x, Fr &y)
 {
     Fr difference = x - y;
     x = x + y;
     y = difference;
 }
+CUZK_HD Fr times(const Fr &w, const Fr &x) { return w * x; }
+CUZK_HD Fr closed(const Fr &x) { return x; }
+#endif
 
 // Whether any thread of the warp needs a multiplication: all of them do it or none, so that they stay together.
 CUZK_HD bool any_thread(bool needs)
@@ -97,10 +110,77 @@ CUZK_HD void scale(Fr (&x)[8], int first, int count, const Fr &w)
     CUZK_UNROLL
     for (int i = first; i < first + count; i++) {
         one_at_a_time();
-        x[i] = x[i] * w;
+        x[i] = times(w, x[i]);
     }
 }
 
+#if CUZK_V_LOOP
+// Index bits (a b c) to (b c a).
+CUZK_HD void rotate(Fr (&x)[8])
+{
+    Fr one = x[1], three = x[3];
+    x[1] = x[4];
+    x[4] = x[2];
+    x[2] = one;
+    x[3] = x[5];
+    x[5] = x[6];
+    x[6] = three;
+}
+CUZK_HD void rotate_back(Fr (&x)[8])
+{
+    Fr one = x[1], three = x[3];
+    x[1] = x[2];
+    x[2] = x[4];
+    x[4] = one;
+    x[3] = x[6];
+    x[6] = x[5];
+    x[5] = three;
+}
+
+template <bool COMPUTED>
+CUZK_HD void round_to_bit_reversed(Fr (&x)[8], const Twiddles &table, uint32_t b, uint32_t skipped)
+{
+    bool nontrivial = any_thread(b != 0);
+#if defined(__CUDACC__)
+#pragma unroll 1
+#endif
+    for (uint32_t level = 0; level < 3; level++) {
+        if (level >= skipped) {
+            uint32_t mask = (1u << level) - 1;
+            CUZK_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                one_at_a_time();
+                if (nontrivial || (i & mask) != 0)
+                    x[i + 4] = times(twiddle<COMPUTED>(table, (b << level) + (i & mask)), x[i + 4]);
+                butterfly(x[i], x[i + 4]);
+            }
+        }
+        rotate(x);
+    }
+}
+
+template <bool COMPUTED>
+CUZK_HD void round_from_bit_reversed(Fr (&x)[8], const Twiddles &table, uint32_t b, uint32_t skipped)
+{
+    bool nontrivial = any_thread(b != 0);
+#if defined(__CUDACC__)
+#pragma unroll 1
+#endif
+    for (uint32_t level = 3; level-- > 0;) {
+        rotate_back(x);
+        if (level >= skipped) {
+            uint32_t mask = (1u << level) - 1;
+            CUZK_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                one_at_a_time();
+                butterfly(x[i], x[i + 4]);
+                if (nontrivial || (i & mask) != 0)
+                    x[i + 4] = times(twiddle<COMPUTED>(table, (b << level) + (i & mask)), x[i + 4]);
+            }
+        }
+    }
+}
+#else
 // Three levels of eight elements, of which the first `skipped` are done: block b, its halves 2b and 2b + 1, and
 // its quarters. Warps all of whose blocks are 0 do not multiply by W[0] = 1.
 template <bool COMPUTED>
@@ -164,6 +244,8 @@ CUZK_HD void round_from_bit_reversed(Fr (&x)[8], const Twiddles &table, uint32_t
             scale(x, 4, 4, twiddle<COMPUTED>(table, b));
     }
 }
+
+#endif
 
 // Where a block's tile lies. A place within the tile ("local") has the bits [blocks | row | column]: the lowest
 // `column_log2` select among adjacent columns of one block, the next `num_levels` the row; what the tile has beyond
@@ -259,7 +341,7 @@ CUZK_HD uint32_t block_number()
 }
 
 // A pass within its tile, by 2^(tile_log2 - 3) threads with 32 << tile_log2 bytes of shared memory.
-// 3 <= num_levels <= tile_log2 <= min(11, domain_log2), and stride 1 or at least the tile's columns.
+// 3 <= num_levels <= tile_log2 <= min(10, domain_log2), and stride 1 or at least the tile's columns.
 // SPREAD: in tiles of blocks far apart (Tile::spread).
 template <bool SPREAD = false>
 struct TilePass {
@@ -424,7 +506,7 @@ CUZK_HD void ntt_pass(Fr *values, const Twiddles &table, uint4 *shared, uint32_t
     uint32_t last = pass.template first_round<!TO_BIT_REVERSED>();
     pass.prepare_store(x, last);
     pass.for_each_place(pass.memory_shift(last),
-                        [&](uint32_t e, uint32_t place) { fr_store(values + place, x[e]); });
+                        [&](uint32_t e, uint32_t place) { fr_store(values + place, closed(x[e])); });
 }
 
 } // namespace cuzk
