@@ -1,9 +1,10 @@
 // The number-theoretic transform over Fr: twiddle tables and passes (math/ntt.cuh). All values Montgomery.
+//
+// Without ptxas' higher levels of optimization the passes need 102 registers, not 128, and take 3 % less time (H200,
+// benches/RESULTS.md): those start one multiplication before another has ended, which other warps do as well.
+// nvcc: -Xptxas -O1
 #include "math/ntt_tables.cuh"
 
-#ifndef CUZK_NTT_BOUNDS
-#define CUZK_NTT_BOUNDS 256, 2
-#endif
 using namespace cuzk;
 
 // One pass of a transform, in place. values [2^domain_log2]; low [2^low_log2] and high [2^(domain_log2 - low_log2)]
@@ -12,7 +13,7 @@ using namespace cuzk;
 // where a block's number has more than low_log2 bits; the others need 2^(first_level + num_levels - 1) entries.
 // Reads and writes every value once: 64 bytes and num_levels/2 multiplications per element. 128 registers.
 #define CUZK_NTT_KERNEL(name, to_bit_reversed, computed) \
-    extern "C" __global__ void __launch_bounds__(CUZK_NTT_BOUNDS) \
+    extern "C" __global__ void __launch_bounds__(NTT_MAX_THREADS, NTT_MIN_BLOCKS) \
         name(Fr *values, const Fr *low, const Fr *high, uint32_t low_log2, uint32_t domain_log2, \
              uint32_t first_level, uint32_t num_levels, uint32_t tile_log2) \
     { \

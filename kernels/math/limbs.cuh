@@ -98,22 +98,6 @@ CUZK_HD void shift_mad_row(uint32_t &e0, uint32_t stray, uint32_t *acc, const ui
 #endif
 }
 
-// acc[0..2) += (lo, hi), and in the same chain acc[2..2+2N) += sum over k of x[2k] * y * 2^(64k); the carry
-// out is added to `top`.
-template <int N>
-CUZK_HD void pair_mad_row(uint32_t *acc, uint32_t lo, uint32_t hi, const uint32_t *x, uint32_t y, uint32_t &top)
-{
-#if defined(__CUDA_ARCH__)
-    PtxRow<N>::pair_mad(acc, lo, hi, x, y, top);
-#else
-    uint32_t carry = add_limb(acc[0], lo, 0);
-    carry = add_limb(acc[1], hi, carry);
-    for (int k = 0; k < N; k++)
-        carry = mad_pair(acc[2 + 2 * k], acc[3 + 2 * k], x[2 * k], y, carry);
-    top += carry;
-#endif
-}
-
 // acc[0..2) += (lo, hi) plus the carry of a + b, and in the same chain acc[2..2+2N) += sum over k of
 // x[2k] * y * 2^(64k), where the caller has shown that there is no carry out.
 template <int N>

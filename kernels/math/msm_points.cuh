@@ -70,24 +70,4 @@ static __device__ __forceinline__ void store_point(typename L::Point *to, const 
     L::store(&to->y, point.y);
 }
 
-// Starts to bring a point into the second-level cache.
-template <class L>
-static __device__ __forceinline__ void prefetch_point(const typename L::Point *points, uint32_t reference)
-{
-#if CUZK_V_PF && defined(__CUDA_ARCH__)
-    if (reference == NO_POINT)
-        return;
-    const char *at = reinterpret_cast<const char *>(points + (reference & ~DIGIT_NEGATIVE));
-#if CUZK_V_PF == 3
-    asm volatile("prefetch.global.L1 [%0];" : : "l"(at));
-    asm volatile("prefetch.global.L1 [%0];" : : "l"(at + 64));
-#else
-    asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
-    if (CUZK_V_PF == 2)
-        asm volatile("prefetch.global.L2 [%0];" : : "l"(at + 32));
-    asm volatile("prefetch.global.L2 [%0];" : : "l"(at + 64));
-#endif
-#endif
-}
-
 } // namespace cuzk

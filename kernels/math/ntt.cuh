@@ -1,4 +1,4 @@
-// The number-theoretic transform over Fr, n = 2^L, in place, one pass of up to 11 levels at a time.
+// The number-theoretic transform over Fr, n = 2^L, in place, one pass of up to 10 levels at a time.
 //
 // Both directions use the forward root w of order n and one table: W[b] = exp(2 pi i 0.b0b1b2.../2) in the sense of
 // roots of unity, b0 the lowest bit of b, so that W[b] for b < n/2 is w^brv(b) and does not depend on n. A level l
@@ -13,7 +13,8 @@
 // apart, and as many columns as fill the tile; a thread holds 8 elements in registers and does three levels at a
 // time (a round), then exchanges through shared memory. A round whose levels are not all wanted skips its first
 // ones, which an earlier round has done: it starts at a lower level than needed, and no other code is required.
-// What a pass does when it loads and stores its elements is the kernel's choice (ntt.cu, quotient.cu).
+// What a pass does when it loads and stores its elements is the kernel's choice (ntt.cu, quotient.cu). In registers and
+// in shared memory they are below 2r, in device memory below r.
 #pragma once
 
 #include "fr.cuh"
@@ -30,6 +31,13 @@ namespace cuzk {
 // Elements in a thread's registers, and levels of a round: 2^3 = 8.
 constexpr uint32_t NTT_ELEMENTS = 8;
 constexpr uint32_t NTT_ROUND_LEVELS = 3;
+
+// Of a block of a pass kernel: tiles of 2^10, and what its registers are made to suffice for.
+constexpr uint32_t NTT_MAX_THREADS = 128;
+#ifndef CUZK_NTT_BLOCKS
+#define CUZK_NTT_BLOCKS 4
+#endif
+constexpr uint32_t NTT_MIN_BLOCKS = CUZK_NTT_BLOCKS;
 
 // Device memory as two vectors of 16 bytes.
 CUZK_HD Fr fr_load(const Fr *at)
@@ -74,25 +82,12 @@ CUZK_HD void one_at_a_time()
 #endif
 }
 
-#if CUZK_V_LAZY
 CUZK_HD void butterfly(Fr &x, Fr &y)
 {
-    Fr difference = fr_lazy_sub(x, y);
-    x = fr_lazy_add(x, y);
+    Fr difference = fr_sub_2r(x, y);
+    x = fr_add_2r(x, y);
     y = difference;
 }
-CUZK_HD Fr times(const Fr &w, const Fr &x) { return fr_mul_lazy(w, x); }
-CUZK_HD Fr closed(const Fr &x) { return fr_subtract_once(x); }
-#else
-CUZK_HD void butterfly(Fr &x, Fr &y)
-{
-    Fr difference = x - y;
-    x = x + y;
-    y = difference;
-}
-CUZK_HD Fr times(const Fr &w, const Fr &x) { return w * x; }
-CUZK_HD Fr closed(const Fr &x) { return x; }
-#endif
 
 // Whether any thread of the warp needs a multiplication: all of them do it or none, so that they stay together.
 CUZK_HD bool any_thread(bool needs)
@@ -110,77 +105,10 @@ CUZK_HD void scale(Fr (&x)[8], int first, int count, const Fr &w)
     CUZK_UNROLL
     for (int i = first; i < first + count; i++) {
         one_at_a_time();
-        x[i] = times(w, x[i]);
+        x[i] = fr_mul_2r(w, x[i]);
     }
 }
 
-#if CUZK_V_LOOP
-// Index bits (a b c) to (b c a).
-CUZK_HD void rotate(Fr (&x)[8])
-{
-    Fr one = x[1], three = x[3];
-    x[1] = x[4];
-    x[4] = x[2];
-    x[2] = one;
-    x[3] = x[5];
-    x[5] = x[6];
-    x[6] = three;
-}
-CUZK_HD void rotate_back(Fr (&x)[8])
-{
-    Fr one = x[1], three = x[3];
-    x[1] = x[2];
-    x[2] = x[4];
-    x[4] = one;
-    x[3] = x[6];
-    x[6] = x[5];
-    x[5] = three;
-}
-
-template <bool COMPUTED>
-CUZK_HD void round_to_bit_reversed(Fr (&x)[8], const Twiddles &table, uint32_t b, uint32_t skipped)
-{
-    bool nontrivial = any_thread(b != 0);
-#if defined(__CUDACC__)
-#pragma unroll 1
-#endif
-    for (uint32_t level = 0; level < 3; level++) {
-        if (level >= skipped) {
-            uint32_t mask = (1u << level) - 1;
-            CUZK_UNROLL
-            for (uint32_t i = 0; i < 4; i++) {
-                one_at_a_time();
-                if (nontrivial || (i & mask) != 0)
-                    x[i + 4] = times(twiddle<COMPUTED>(table, (b << level) + (i & mask)), x[i + 4]);
-                butterfly(x[i], x[i + 4]);
-            }
-        }
-        rotate(x);
-    }
-}
-
-template <bool COMPUTED>
-CUZK_HD void round_from_bit_reversed(Fr (&x)[8], const Twiddles &table, uint32_t b, uint32_t skipped)
-{
-    bool nontrivial = any_thread(b != 0);
-#if defined(__CUDACC__)
-#pragma unroll 1
-#endif
-    for (uint32_t level = 3; level-- > 0;) {
-        rotate_back(x);
-        if (level >= skipped) {
-            uint32_t mask = (1u << level) - 1;
-            CUZK_UNROLL
-            for (uint32_t i = 0; i < 4; i++) {
-                one_at_a_time();
-                butterfly(x[i], x[i + 4]);
-                if (nontrivial || (i & mask) != 0)
-                    x[i + 4] = times(twiddle<COMPUTED>(table, (b << level) + (i & mask)), x[i + 4]);
-            }
-        }
-    }
-}
-#else
 // Three levels of eight elements, of which the first `skipped` are done: block b, its halves 2b and 2b + 1, and
 // its quarters. Warps all of whose blocks are 0 do not multiply by W[0] = 1.
 template <bool COMPUTED>
@@ -244,8 +172,6 @@ CUZK_HD void round_from_bit_reversed(Fr (&x)[8], const Twiddles &table, uint32_t
             scale(x, 4, 4, twiddle<COMPUTED>(table, b));
     }
 }
-
-#endif
 
 // Where a block's tile lies. A place within the tile ("local") has the bits [blocks | row | column]: the lowest
 // `column_log2` select among adjacent columns of one block, the next `num_levels` the row; what the tile has beyond
@@ -506,7 +432,7 @@ CUZK_HD void ntt_pass(Fr *values, const Twiddles &table, uint4 *shared, uint32_t
     uint32_t last = pass.template first_round<!TO_BIT_REVERSED>();
     pass.prepare_store(x, last);
     pass.for_each_place(pass.memory_shift(last),
-                        [&](uint32_t e, uint32_t place) { fr_store(values + place, closed(x[e])); });
+                        [&](uint32_t e, uint32_t place) { fr_store(values + place, fr_subtract_once(x[e])); });
 }
 
 } // namespace cuzk

@@ -52,21 +52,6 @@ struct PtxRow<3> {
             : "r"(x[0]), "r"(x[2]), "r"(x[4]), "r"(y));
     }
 
-    static __device__ __forceinline__ void pair_mad(uint32_t *a, uint32_t lo, uint32_t hi, const uint32_t *x,
-                                                    uint32_t y, uint32_t &top)
-    {
-        asm("{\n\t"
-            "add.cc.u32 %0, %0, %9; addc.cc.u32 %1, %1, %10;\n\t"
-            "madc.lo.cc.u32 %2, %11, %14, %2; madc.hi.cc.u32 %3, %11, %14, %3;\n\t"
-            "madc.lo.cc.u32 %4, %12, %14, %4; madc.hi.cc.u32 %5, %12, %14, %5;\n\t"
-            "madc.lo.cc.u32 %6, %13, %14, %6; madc.hi.cc.u32 %7, %13, %14, %7;\n\t"
-            "addc.u32 %8, %8, 0;\n\t"
-            "}"
-            : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]), "+r"(a[4]), "+r"(a[5]), "+r"(a[6]), "+r"(a[7]),
-              "+r"(top)
-            : "r"(lo), "r"(hi), "r"(x[0]), "r"(x[2]), "r"(x[4]), "r"(y));
-    }
-
     static __device__ __forceinline__ void carry_pair_mad(uint32_t *a, uint32_t carry_a, uint32_t carry_b, uint32_t lo,
                                                           uint32_t hi, const uint32_t *x, uint32_t y)
     {

@@ -1,7 +1,8 @@
 // The quotient's pointwise steps within the passes of its transforms; src/groth16/domain.rs has the algebra. All
 // values Montgomery, n = 2^domain_log2, the coset's generator g the root of order 2n.
 //
-// The twiddle table serves here too: W[p] = g^brv(p) for p < n, and W of disjoint bits is a product.
+// The twiddle table serves here too: W[p] = g^brv(p) for p < n, and W of disjoint bits is a product. What comes out of
+// rounds is below 2r and thus a second factor always (fr.cuh).
 #pragma once
 
 #include "ntt.cuh"
@@ -39,7 +40,7 @@ CUZK_HD void rows_pass(const Fr *rows, const Fr *factor, Fr *out, uint32_t num_r
     pass.run<true, false>(x, table);
     pass.prepare_store(x, pass.last_round());
     pass.for_each_place(pass.memory_shift(pass.last_round()),
-                        [&](uint32_t e, uint32_t place) { fr_store(out + place, closed(x[e])); });
+                        [&](uint32_t e, uint32_t place) { fr_store(out + place, fr_subtract_once(x[e])); });
 }
 
 // The last pass to bit-reversed order, the shift to the coset, and the first pass from bit-reversed order. Between
@@ -62,7 +63,7 @@ CUZK_HD void turn_at_coefficients(Fr *values, const Twiddles &table, uint4 *shar
     });
     pass.run<false, COMPUTED, false>(x, table);
     pass.prepare_store(x, 0);
-    pass.for_each_place(pass.memory_shift(0), [&](uint32_t e, uint32_t place) { fr_store(values + place, closed(x[e])); });
+    pass.for_each_place(pass.memory_shift(0), [&](uint32_t e, uint32_t place) { fr_store(values + place, fr_subtract_once(x[e])); });
 }
 
 // The last pass of a from bit-reversed order, a = a b, and the first pass of a to bit-reversed order.
@@ -80,7 +81,7 @@ CUZK_HD void turn_at_values(Fr *a, const Fr *b, const Twiddles &table, uint4 *sh
     pass.run<true, false, false>(x, table);
     pass.prepare_store(x, pass.last_round());
     pass.for_each_place(pass.memory_shift(pass.last_round()),
-                        [&](uint32_t e, uint32_t place) { fr_store(a + place, closed(x[e])); });
+                        [&](uint32_t e, uint32_t place) { fr_store(a + place, fr_subtract_once(x[e])); });
 }
 
 // The last pass to bit-reversed order with its results in natural order: a tile is spread over the vector, so that
