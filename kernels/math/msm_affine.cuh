@@ -21,8 +21,8 @@
 
 namespace cuzk {
 
-#ifndef CUZK_V_PFD
-#define CUZK_V_PFD 1
+#ifndef CUZK_V_STAGE
+#define CUZK_V_STAGE 1
 #endif
 #ifndef CUZK_PAIR_THREADS
 #define CUZK_PAIR_THREADS 128
@@ -30,7 +30,7 @@ namespace cuzk {
 constexpr uint32_t PAIR_THREADS = CUZK_PAIR_THREADS;
 // A thread's results at most, and at least as far as there are any: fewer make the inversions felt.
 #ifndef CUZK_MAX_PAIRS
-#define CUZK_MAX_PAIRS 32
+#define CUZK_MAX_PAIRS 16
 #endif
 constexpr uint32_t MAX_PAIRS = CUZK_MAX_PAIRS;
 constexpr uint32_t MIN_PAIRS = 8;
