@@ -22,7 +22,7 @@ cd "$(dirname "$0")/.."
 expected="gate_fp_mul 276 12 12 0
 gate_fp_sqr 209 13 13 0
 gate_fp_dot 420 12 12 0
-gate_fr_mul 112 0 8 0"
+gate_fr_mul 112 0 0 0"
 
 count() { # count FILE.sass: one line per kernel, in the order of `expected`
     awk '

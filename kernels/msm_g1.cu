@@ -5,18 +5,12 @@
 #include "math/msm_affine.cuh"
 #include "math/msm_reduce.cuh"
 
-#ifndef CUZK_ACC_BLOCKS
-#define CUZK_ACC_BLOCKS 3
-#endif
-#ifndef CUZK_PAIR_BLOCKS
-#define CUZK_PAIR_BLOCKS 4
-#endif
 using namespace cuzk;
 
 // Sums as all kernels but the hot one see them.
 using Sum = Xyzz<FpCalled>;
 
-extern "C" __global__ void __launch_bounds__(PAIR_THREADS, CUZK_PAIR_BLOCKS)
+extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 4)
     msm_g1_pairs(const G1Affine *__restrict__ points, const uint32_t *__restrict__ entries,
                  const uint32_t *__restrict__ offsets, const uint32_t *__restrict__ halved, uint32_t num_buckets,
                  G1Affine *__restrict__ sums)
@@ -25,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(PAIR_THREADS, CUZK_PAIR_BLOCKS)
     add_pairs<G1Lanes>(points, entries, offsets, halved, num_buckets, sums, block);
 }
 
-extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, CUZK_ACC_BLOCKS)
+extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 3)
     msm_g1_accumulate(const G1Affine *__restrict__ points, const uint32_t *__restrict__ entries,
                       const uint32_t *__restrict__ offsets, uint32_t num_buckets, uint32_t fresh, Sum *buckets,
                       uint32_t *__restrict__ keys, Sum *slots)

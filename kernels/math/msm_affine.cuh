@@ -21,18 +21,9 @@
 
 namespace cuzk {
 
-#ifndef CUZK_V_STAGE
-#define CUZK_V_STAGE 1
-#endif
-#ifndef CUZK_PAIR_THREADS
-#define CUZK_PAIR_THREADS 128
-#endif
-constexpr uint32_t PAIR_THREADS = CUZK_PAIR_THREADS;
+constexpr uint32_t PAIR_THREADS = 128;
 // A thread's results at most, and at least as far as there are any: fewer make the inversions felt.
-#ifndef CUZK_MAX_PAIRS
-#define CUZK_MAX_PAIRS 16
-#endif
-constexpr uint32_t MAX_PAIRS = CUZK_MAX_PAIRS;
+constexpr uint32_t MAX_PAIRS = 32;
 constexpr uint32_t MIN_PAIRS = 8;
 
 // Points that are to be added: the second is NO_POINT if the first is the result, the first too if there is none. Twice
@@ -49,12 +40,8 @@ struct PairBlock {
     using Element = decltype(L::Point::x);
 
     PointPair pairs[MAX_PAIRS][THREADS];
-    union {
-        // A heap: node k's children are 2k and 2k + 1, thread t's product is node THREADS + t.
-        Element products[2 * THREADS];
-        // What each lane is about to need: coordinates of two points and a product, in rows of 16 bytes.
-        uint4 ahead[15][PAIR_THREADS];
-    };
+    // A heap: node k's children are 2k and 2k + 1, thread t's product is node THREADS + t.
+    Element products[2 * THREADS];
 };
 
 // The lists of items and results, and the results of one warp among them.
@@ -130,36 +117,37 @@ struct WarpPairs {
 // large as those, three rows of 16 bytes each from all lanes. Step j's sums take the place of the products of the steps
 // 2j and 2j + 1, which have been read when they are written, since the sums are made from the last step to the first.
 struct WarpProducts {
+    // From one row to the next.
+    static constexpr uint32_t ROW = 32;
+
     uint4 *rows;
 
-    __device__ __forceinline__ WarpProducts(void *sums) : rows(reinterpret_cast<uint4 *>(sums) + threadIdx.x % 32) {}
-
-    __device__ __forceinline__ const uint4 *row(uint32_t step, uint32_t row) const { return rows + (3 * step + row) * 32; }
+    __device__ __forceinline__ explicit WarpProducts(void *sums)
+        : rows(reinterpret_cast<uint4 *>(sums) + threadIdx.x % 32)
+    {
+    }
 
     __device__ __forceinline__ void put(uint32_t step, const Fp &own) const
     {
         CUZK_UNROLL
-        for (uint32_t row = 0; row < 3; row++) {
-            const uint32_t *limb = own.limb + 4 * row;
-            rows[(3 * step + row) * 32] = uint4{limb[0], limb[1], limb[2], limb[3]};
+        for (uint32_t r = 0; r < 3; r++) {
+            const uint32_t *limb = own.limb + 4 * r;
+            rows[(3 * step + r) * ROW] = uint4{limb[0], limb[1], limb[2], limb[3]};
         }
     }
 
     __device__ __forceinline__ void get(uint32_t step, Fp &own) const
     {
         CUZK_UNROLL
-        for (uint32_t row = 0; row < 3; row++) {
-            uint4 limbs = rows[(3 * step + row) * 32];
-            uint32_t *limb = own.limb + 4 * row;
+        for (uint32_t r = 0; r < 3; r++) {
+            uint4 limbs = rows[(3 * step + r) * ROW];
+            uint32_t *limb = own.limb + 4 * r;
             limb[0] = limbs.x;
             limb[1] = limbs.y;
             limb[2] = limbs.z;
             limb[3] = limbs.w;
         }
     }
-
-    __device__ __forceinline__ void put(uint32_t step, const Fp2Half &half) const { put(step, half.own); }
-    __device__ __forceinline__ void get(uint32_t step, Fp2Half &half) const { get(step, half.own); }
 };
 
 // The pair's factor of the product, by the points' x alone if nothing is special about them; else the pair is replaced
@@ -234,27 +222,6 @@ static __device__ __forceinline__ void invert_products(typename PairBlock<L>::El
     }
 }
 
-// Both points of a pair; zeros for those it has not. All that is read is asked for before any of it is waited for.
-template <class L>
-static __device__ __forceinline__ void load_points(Affine<typename L::Field> &p, Affine<typename L::Field> &q,
-                                                   const PointPair &pair, const typename L::Point *__restrict__ points)
-{
-    const typename L::Point *first = points + (pair.first & ~DIGIT_NEGATIVE);
-    const typename L::Point *second = points + (pair.second & ~DIGIT_NEGATIVE);
-    if (pair.first != NO_POINT) {
-        p.x = L::load(&first->x);
-        p.y = L::load(&first->y);
-    }
-    if (pair.second != NO_POINT) {
-        q.x = L::load(&second->x);
-        q.y = L::load(&second->y);
-    }
-    if (pair.first & DIGIT_NEGATIVE)
-        p = affine_negate(p);
-    if (pair.second & DIGIT_NEGATIVE)
-        q = affine_negate(q);
-}
-
 // The sum of a pair, given the inverse of its denominator; and that denominator again.
 template <class L>
 static __device__ __forceinline__ Affine<typename L::Field> pair_sum(const PointPair &pair,
@@ -290,42 +257,25 @@ static __device__ __forceinline__ void load_xs(typename L::Field &x1, typename L
     x2 = L::load(&points[is_pair ? pair.second & ~DIGIT_NEGATIVE : 0].x);
 }
 
-// 16 bytes on their way from device to shared memory.
-static __device__ __forceinline__ void copy_ahead(uint4 *to, const void *from)
+// Both points of a pair; zeros for those it has not. All that is read is asked for before any of it is waited for.
+template <class L>
+static __device__ __forceinline__ void load_points(Affine<typename L::Field> &p, Affine<typename L::Field> &q,
+                                                   const PointPair &pair, const typename L::Point *__restrict__ points)
 {
-#if defined(__CUDA_ARCH__)
-    uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" : : "r"(shared), "l"(from) : "memory");
-#else
-    *to = *reinterpret_cast<const uint4 *>(from);
-#endif
-}
-
-static __device__ __forceinline__ void wait_for_copies()
-{
-#if defined(__CUDA_ARCH__)
-    asm volatile("cp.async.wait_all;" : : : "memory");
-#endif
-}
-
-static __device__ __forceinline__ void fetch_ahead(uint4 (*rows)[PAIR_THREADS], const Fp *from)
-{
-    CUZK_UNROLL
-    for (uint32_t row = 0; row < 3; row++)
-        copy_ahead(&rows[row][threadIdx.x], reinterpret_cast<const uint4 *>(from) + row);
-}
-
-static __device__ __forceinline__ void take_ahead(Fp &own, const uint4 (*rows)[PAIR_THREADS])
-{
-    CUZK_UNROLL
-    for (uint32_t row = 0; row < 3; row++) {
-        uint4 limbs = rows[row][threadIdx.x];
-        uint32_t *limb = own.limb + 4 * row;
-        limb[0] = limbs.x;
-        limb[1] = limbs.y;
-        limb[2] = limbs.z;
-        limb[3] = limbs.w;
+    const typename L::Point *first = points + (pair.first & ~DIGIT_NEGATIVE);
+    const typename L::Point *second = points + (pair.second & ~DIGIT_NEGATIVE);
+    if (pair.first != NO_POINT) {
+        p.x = L::load(&first->x);
+        p.y = L::load(&first->y);
     }
+    if (pair.second != NO_POINT) {
+        q.x = L::load(&second->x);
+        q.y = L::load(&second->y);
+    }
+    if (pair.first & DIGIT_NEGATIVE)
+        p = affine_negate(p);
+    if (pair.second & DIGIT_NEGATIVE)
+        q = affine_negate(q);
 }
 
 // offsets and halved [num_buckets + 1]: where each bucket's items and results begin in the lists of all; those of these
@@ -372,72 +322,25 @@ static __device__ __forceinline__ void add_pairs(const typename L::Point *__rest
             product = product * pair_denominator<L>(pair, x1, x2, points);
             block.pairs[j][t] = pair;
             if (j + 1 < num_steps)
-                products.put(j, product);
+                products.put(j, L::own(product));
         }
     }
     L::store(&block.products[THREADS + t], product);
     invert_products<L>(block.products, t);
+    if (num_results == 0)
+        return;
     Field inverse = L::load(&block.products[THREADS + t]);
-#if CUZK_V_STAGE
-    __syncthreads();
-    if (num_results == 0)
-        return;
-    auto fetch = [&](uint32_t j) {
-        PointPair pair = block.pairs[j][t];
-        const typename L::Point *one = points + (pair.first & ~DIGIT_NEGATIVE);
-        const typename L::Point *other = points + (pair.second & ~DIGIT_NEGATIVE);
-        if (pair.first != NO_POINT) {
-            fetch_ahead(block.ahead, L::own(&one->x));
-            fetch_ahead(block.ahead + 3, L::own(&one->y));
-        }
-        if (pair.second != NO_POINT) {
-            fetch_ahead(block.ahead + 6, L::own(&other->x));
-            fetch_ahead(block.ahead + 9, L::own(&other->y));
-        }
-        if (j > 0) {
-            CUZK_UNROLL
-            for (uint32_t row = 0; row < 3; row++)
-                copy_ahead(&block.ahead[12 + row][threadIdx.x], products.row(j - 1, row));
-        }
-    };
-    fetch(num_steps - 1);
-#else
-    if (num_results == 0)
-        return;
-#endif
     for (uint32_t j = num_steps; j-- > 0;) {
+        // All of the warp have read the products that this step's sums are written over.
+        __syncwarp();
         PointPair pair = block.pairs[j][t];
         Affine<Field> p{}, q{};
-        Field prefix;
-#if CUZK_V_STAGE
-        wait_for_copies();
-        take_ahead(L::own(p.x), block.ahead);
-        take_ahead(L::own(p.y), block.ahead + 3);
-        take_ahead(L::own(q.x), block.ahead + 6);
-        take_ahead(L::own(q.y), block.ahead + 9);
-        take_ahead(L::own(prefix), block.ahead + 12);
-        // All of the warp have read what this step writes over.
-        __syncwarp();
-        if (j > 0)
-            fetch(j - 1);
-        else
-            set_one(prefix);
-        if (pair.first == NO_POINT)
-            p = Affine<Field>{};
-        if (pair.second == NO_POINT)
-            q = Affine<Field>{};
-        if (pair.first & DIGIT_NEGATIVE)
-            p.y = negate(p.y);
-        if (pair.second & DIGIT_NEGATIVE)
-            q.y = negate(q.y);
-#else
-        __syncwarp();
         load_points<L>(p, q, pair, points);
+        Field prefix;
         if (j > 0)
-            products.get(j - 1, prefix);
+            products.get(j - 1, L::own(prefix));
         else
             set_one(prefix);
-#endif
         Affine<Field> sum = pair_sum<L>(pair, p, q, prefix, inverse);
         if (j * WARP_THREADS + lane < num_results)
             store_point<L>(&results[j * WARP_THREADS + lane], sum);

@@ -23,7 +23,6 @@ struct G1Lanes {
     static __device__ __forceinline__ Fp load(const Fp *from) { return *from; }
     static __device__ __forceinline__ void store(Fp *to, const Fp &a) { *to = a; }
     static __device__ __forceinline__ Fp field_inverse(const Fp &a) { return inverse(a); }
-    static __device__ __forceinline__ const Fp *own(const Fp *a) { return a; }
     static __device__ __forceinline__ Fp &own(Fp &a) { return a; }
 };
 
@@ -41,7 +40,6 @@ struct G2Lanes {
     {
         reinterpret_cast<Fp *>(to)[holds_c1()] = a.own;
     }
-    static __device__ __forceinline__ const Fp *own(const Fp2 *a) { return reinterpret_cast<const Fp *>(a) + holds_c1(); }
     static __device__ __forceinline__ Fp &own(Fp2Half &a) { return a.own; }
     // The conjugate over the norm, as in fp2.cuh. Both lanes invert the norm.
     static __device__ __forceinline__ Fp2Half field_inverse(const Fp2Half &a)

@@ -34,10 +34,7 @@ constexpr uint32_t NTT_ROUND_LEVELS = 3;
 
 // Of a block of a pass kernel: tiles of 2^10, and what its registers are made to suffice for.
 constexpr uint32_t NTT_MAX_THREADS = 128;
-#ifndef CUZK_NTT_BLOCKS
-#define CUZK_NTT_BLOCKS 4
-#endif
-constexpr uint32_t NTT_MIN_BLOCKS = CUZK_NTT_BLOCKS;
+constexpr uint32_t NTT_MIN_BLOCKS = 4;
 
 // Device memory as two vectors of 16 bytes.
 CUZK_HD Fr fr_load(const Fr *at)

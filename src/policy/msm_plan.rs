@@ -33,7 +33,7 @@ pub const MERGE_THREADS: u64 = 64;
 /// `PAIR_THREADS` of `kernels/math/msm_affine.cuh`.
 pub const PAIR_THREADS: u32 = 128;
 /// `MAX_PAIRS` there.
-const MAX_PAIRS: u64 = 16;
+const MAX_PAIRS: u64 = 32;
 /// Least terms of a sum with affine additions. In G1 they gain a twentieth at 2^26 terms and nothing at 2^24, in G2 a
 /// quarter at 2^24 (benches/RESULTS.md).
 const MIN_AFFINE_TERMS_G1: u64 = 1 << 25;
@@ -199,7 +199,9 @@ impl MsmPlan {
     /// at a time.
     pub fn accumulate_blocks(&self, num_terms: u64, resident_blocks: u64) -> u64 {
         let useful = num_terms.div_ceil(MIN_SEGMENT).div_ceil(self.segments_per_block());
-        useful.min(ACCUMULATE_ROUNDS.saturating_mul(resident_blocks)).clamp(1, MAX_SEGMENTS / self.segments_per_block())
+        useful
+            .min(ACCUMULATE_ROUNDS.saturating_mul(resident_blocks))
+            .clamp(1, MAX_SEGMENTS / self.segments_per_block())
     }
 
     /// Slots of the lists that are merged one into the next, for this many accumulating blocks: the last is merged by

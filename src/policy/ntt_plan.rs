@@ -12,8 +12,9 @@ pub const MAX_TILE_LOG2: u32 = 10;
 pub const THREAD_ELEMENTS_LOG2: u32 = 3;
 /// Smallest transform that is done in tiles.
 pub const MIN_TILED_LOG2: u32 = THREAD_ELEMENTS_LOG2;
-/// Twiddles kept as they are, 256 MiB: all of a 2^24 domain's. Of a larger one, the last levels' are products of two.
-const MAX_TABLE_LOG2: u32 = 23;
+/// Twiddles kept as they are, 512 MiB: all of a 2^25 domain's. Of a larger one, the last levels' are products of two: at
+/// 2^27 that takes 1.2 ms of 33, and with half the table 1.7 (H200, benches/RESULTS.md).
+const MAX_TABLE_LOG2: u32 = 24;
 /// Levels done between two exchanges of elements.
 const ROUND_LEVELS: u32 = 3;
 /// Levels of a pass where there are several: three rounds, and a tile has two columns at least, lines of 64 bytes.
@@ -331,6 +332,6 @@ mod tests {
             assert_eq!(far, domain_log2 > MAX_TABLE_LOG2 + 1, "2^{domain_log2}");
         }
         assert_eq!(domain_table_bytes(20), 32 * ((1 << 19) + 2));
-        assert_eq!(domain_table_bytes(27), 32 * ((1 << 23) + (1 << 4)));
+        assert_eq!(domain_table_bytes(27), 32 * ((1 << 24) + (1 << 3)));
     }
 }

@@ -356,7 +356,8 @@ fn fr_suites(num_random: usize, rng: &mut ChaCha8Rng) -> Vec<Suite> {
     }
     let any = pow2(256);
     let twofold = &*R * 2u8;
-    let [mut add_2r, mut sub_2r, mut mul_2r] = ["fr_add_2r", "fr_sub_2r", "fr_mul_2r"].map(|name| suite(name, 2));
+    let [mut add_2r, mut sub_2r, mut mul_2r] =
+        ["fr_add_2r", "fr_sub_2r", "fr_mul_2r"].map(|name| suite(name, 2));
     for [raw_a, raw_b] in &self::pairs(&edges(&R, 8, &twofold), &twofold, num_random / 10, rng) {
         let (a, b) = (scalar(&(raw_a % &*R)), scalar(&(raw_b % &*R)));
         add_2r.push(&[raw_a, raw_b], FR_BYTES, exactly(a + b));

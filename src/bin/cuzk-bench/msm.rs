@@ -71,7 +71,9 @@ fn other_plans(plan: &MsmPlan) -> Vec<MsmPlan> {
     for num_windows in [plan.num_windows(), plan.num_windows() - 1, plan.num_windows() + 1] {
         let widths = MIN_WINDOW_BITS..=MAX_WINDOW_BITS;
         let with_bits = |window_bits| MsmPlan { window_bits, ..*plan };
-        let Some(other) = widths.map(with_bits).find(|other| other.num_windows() == num_windows) else { continue };
+        let Some(other) = widths.map(with_bits).find(|other| other.num_windows() == num_windows) else {
+            continue;
+        };
         let levels = [plan.affine_levels, plan.affine_levels + 1, plan.affine_levels.saturating_sub(1), 0];
         plans.extend(levels.map(|affine_levels| MsmPlan { affine_levels, ..other }));
     }
@@ -109,7 +111,12 @@ where
         for &log2 in sizes {
             let msm = Msm { bench, kernels: &kernels, stream: &stream, source, wide_add };
             let (points, scalars) = (points.part(0, 1 << log2)?, scalars.part(0, 1 << log2)?);
-            rows.push(msm.measure(&format!("{name}, {kind}"), &best_plan(P::GROUP, log2), points, scalars)?);
+            rows.push(msm.measure(
+                &format!("{name}, {kind}"),
+                &best_plan(P::GROUP, log2),
+                points,
+                scalars,
+            )?);
         }
     }
     Ok(rows)
