@@ -22,7 +22,7 @@ const MAX_CHUNK_POINTS: u64 = 1 << 31;
 /// time (H200: 50,688 in G1), since a share costs two slots and gains nothing beyond that.
 const MAX_SEGMENTS: u64 = 1 << 18;
 /// Blocks that follow each other on a multiprocessor where there is work for so many: its warps do not end together, and
-/// the last one alone leaves the multiplier idle. Four take a tenth less time than one (H200, benches/RESULTS.md).
+/// the last one alone leaves the multiplier idle. Four take 8 % less time than one (H200, benches/RESULTS.md).
 const ACCUMULATE_ROUNDS: u64 = 4;
 /// `MIN_SEGMENT` of `kernels/math/msm_accumulate.cuh`.
 const MIN_SEGMENT: u64 = 16;

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Largest domain: three passes of nine levels.
 pub const MAX_DOMAIN_LOG2: u32 = 27;
-/// Elements of a tile: 32 KiB of shared memory, in a block of 128 threads. Twice as large is slower by 5 % (H200,
+/// Elements of a tile: 32 KiB of shared memory, in a block of 128 threads. Twice as large is slower by 4 % (H200,
 /// benches/RESULTS.md): fewer blocks of a multiprocessor are then at different steps.
 pub const MAX_TILE_LOG2: u32 = 10;
 /// A thread holds eight elements in registers.
@@ -13,7 +13,7 @@ pub const THREAD_ELEMENTS_LOG2: u32 = 3;
 /// Smallest transform that is done in tiles.
 pub const MIN_TILED_LOG2: u32 = THREAD_ELEMENTS_LOG2;
 /// Twiddles kept as they are, 512 MiB: all of a 2^25 domain's. Of a larger one, the last levels' are products of two: at
-/// 2^27 that takes 1.2 ms of 33, and with half the table 1.7 (H200, benches/RESULTS.md).
+/// 2^27 that takes 1.2 ms of 33, and with half the table 1.6 (H200, benches/RESULTS.md).
 const MAX_TABLE_LOG2: u32 = 24;
 /// Levels done between two exchanges of elements.
 const ROUND_LEVELS: u32 = 3;
