@@ -97,10 +97,8 @@ fn inspect(path: &Path) -> Result<Finding, Failure> {
             format!("{}: is empty (0 B)", path.display()),
         ));
     }
-    let is_json =
-        matches!(json_text(&head).iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['));
     let found =
-        if is_json { json::recognise(path)? } else { binary::recognise(path, &head, metadata.len())? };
+        if is_json(&head) { json::recognise(path)? } else { binary::recognise(path, &head, metadata.len())? };
     let finding = found.ok_or_else(|| {
         Failure::input(
             path.display().to_string(),
@@ -114,6 +112,14 @@ fn inspect(path: &Path) -> Result<Finding, Failure> {
     let sha256 = files::sha256(path, &|_, _| ())?;
     let known = test_params::by_sha256(&sha256).map(|known| known.circuit);
     Ok(finding.with("test parameters of", known).with("bytes", metadata.len()).with("sha256", sha256))
+}
+
+/// Whether a file with this head is JSON, whole or damaged. A sector's number may make a vanilla proof begin with a
+/// bracket too, but then zeros follow within its first bytes, and JSON has no control characters but white space.
+fn is_json(head: &[u8]) -> bool {
+    let text = json_text(head);
+    let is_text = text.iter().take(8).all(|byte| *byte >= b' ' || byte.is_ascii_whitespace());
+    is_text && matches!(text.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['))
 }
 
 /// One line for scripts. A file that cannot be told has `kind` null, and `error`.
