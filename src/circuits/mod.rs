@@ -3,6 +3,7 @@
 //! ```text
 //! FilecoinRequest --decode--> Workload (porep | snap | window_post | winning_post)
 //! bellpepper Circuit + SRS -----> Workload (custom)
+//! SyntheticOptions --generate--> FilecoinRequest (tests and measurements)
 //! ```
 
 pub mod catalogue;
@@ -13,6 +14,7 @@ pub mod porep;
 mod post;
 pub mod request;
 pub mod snap;
+pub mod synthetic;
 pub mod vanilla;
 pub mod window_post;
 pub mod winning_post;

@@ -9,3 +9,4 @@ mod common;
 mod counted;
 mod fixtures;
 mod request_file;
+mod synthetic;

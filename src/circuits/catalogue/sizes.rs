@@ -39,6 +39,14 @@ impl MemoryNeeds {
     }
 }
 
+/// What a PoRep circuit has beside its challenges' parts, at every sector size: 311 constraints of the hash of two roots
+/// and one that it is comm_r, 256 of the replica id's bits, three of public inputs.
+const POREP_FIXED_CONSTRAINTS: u64 = 571;
+/// 311 variables of the hash, 255 bits, five numbers.
+const POREP_FIXED_AUX: u64 = 571;
+/// The one, replica id, comm_d and comm_r.
+const POREP_FIXED_INPUTS: u64 = 4;
+
 impl CircuitSpec {
     /// The circuit's size; `None` if this circuit was never counted.
     ///
@@ -47,6 +55,9 @@ impl CircuitSpec {
     /// SnapDeals from 512 MiB on were counted with one or two rounds of challenges or sectors, of which each adds the same,
     /// and not yet as a whole.)
     pub fn sizes(&self) -> Option<CircuitSizes> {
+        if self.is_scaled() {
+            return self.scaled_sizes();
+        }
         use ProofKind::{
             PorepSealCommit as Porep, SnapDealsUpdate as Snap, WindowPostPartition as Window,
             WinningPost as Winning,
@@ -113,6 +124,24 @@ impl CircuitSpec {
             domain_log2: u64::next_power_of_two(constraints + num_inputs).ilog2(),
             num_nonzero: Some(num_nonzero),
             params_bytes: Some(params_bytes),
+        })
+    }
+
+    /// A PoRep circuit is its challenges' parts, all alike, and a fixed one of replica id and commitments.
+    fn scaled_sizes(&self) -> Option<CircuitSizes> {
+        let network = Self::new(self.kind, self.sector_size);
+        let full = network.sizes()?;
+        let (has, of) = (u64::from(self.num_challenges()), u64::from(network.num_challenges()));
+        let scale = |full: u64, fixed: u64| fixed + (full - fixed) / of * has;
+        let constraints = scale(full.constraints, POREP_FIXED_CONSTRAINTS);
+        let num_inputs = scale(full.num_inputs, POREP_FIXED_INPUTS);
+        Some(CircuitSizes {
+            constraints,
+            num_inputs,
+            num_aux: scale(full.num_aux, POREP_FIXED_AUX),
+            domain_log2: (constraints + num_inputs).next_power_of_two().ilog2(),
+            num_nonzero: None,
+            params_bytes: None,
         })
     }
 
