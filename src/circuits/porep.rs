@@ -25,7 +25,7 @@ use crate::circuits::vanilla::{check_path, refuse, with_tree, DataPath, SectorTr
 use crate::circuits::workload::partition_of;
 use crate::circuits::{CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 type Compound<Tree> = StackedCompound<Tree, Sha256Hasher>;
@@ -392,7 +392,11 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
         self.spec.record_shape()
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         let proofs = partition_of(&self.partitions, partition)?;
         let circuit = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
             &self.inputs,
@@ -402,7 +406,7 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
             Some(partition.0 as usize),
         )
         .map_err(refused)?;
-        Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
+        PackedWitness::synthesize(circuit, shape)
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

@@ -31,7 +31,7 @@ use crate::circuits::vanilla::{check_path, refuse, with_tree, PostSectorProof, S
 use crate::circuits::workload::partition_of;
 use crate::circuits::{CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 type Compound<Tree> = FallbackPoStCompound<Tree>;
@@ -314,7 +314,11 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
         record_shape(&self.header.registered)
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         let proof = partition_of(std::slice::from_ref(&self.proof), partition)?;
         // `inputs` holds this partition's sectors only, so theirs is chunk 0, whatever the partition's index.
         let circuit = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
@@ -325,7 +329,7 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
             Some(0),
         )
         .map_err(refused)?;
-        Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
+        PackedWitness::synthesize(circuit, shape)
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

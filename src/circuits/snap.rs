@@ -23,7 +23,7 @@ use crate::circuits::vanilla::{check_path, refuse, with_tree, SectorTree, Update
 use crate::circuits::workload::partition_of;
 use crate::circuits::{CircuitSpec, ProofKind, SectorSize, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 type Compound<Tree> = EmptySectorUpdateCompound<Tree>;
@@ -256,7 +256,11 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
         record_shape(self.header.registered.sector_size)
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         let proof = partition_of(&self.partitions, partition)?;
         let number = Some(partition.0 as usize);
         let circuit = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
@@ -267,7 +271,7 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
             number,
         )
         .map_err(refused)?;
-        Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
+        PackedWitness::synthesize(circuit, shape)
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

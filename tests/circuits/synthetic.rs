@@ -45,9 +45,9 @@ fn check_partition(options: &SyntheticOptions, partition: u32) {
     let workload = decode(request(options)).unwrap();
     assert_eq!(workload.circuit().as_str(), circuit);
     let (shape, partition) = (shape(&circuit), PartitionIndex(partition));
-    let assignment = workload.synthesize(partition, &shape).unwrap();
+    let witness = workload.synthesize(partition, &shape).unwrap();
     let inputs = workload.public_inputs(partition).unwrap();
-    check_witness(&shape, &assignment, &inputs).unwrap_or_else(|error| panic!("{circuit}: {error}"));
+    check_witness(&shape, &witness, &inputs).unwrap_or_else(|error| panic!("{circuit}: {error}"));
 }
 
 #[test]
@@ -93,6 +93,7 @@ fn check_sizes(circuit: &str) {
     let known = (sizes.constraints, sizes.num_inputs, sizes.num_aux, sizes.domain_log2);
     let (constraints, inputs, aux) = (shape.num_constraints(), shape.num_inputs(), shape.num_aux());
     assert_eq!(known, (constraints as u64, inputs as u64, aux as u64, shape.domain_log2()), "{circuit}");
+    assert_eq!(sizes.num_dense, Some(shape.classes().num_dense() as u64), "{circuit}");
 }
 
 /// Decoding checks every path, hash, label and challenge.

@@ -15,12 +15,14 @@ mod ntt;
 mod proof;
 #[cfg(feature = "cuda")]
 mod report;
+mod shape;
 
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Measures CuZK's GPU kernels, and checks every result that a figure stands on; makes inputs for measurements.
+/// Measures CuZK's GPU kernels and shapes, and checks every result that a figure stands on; makes inputs for
+/// measurements.
 #[derive(Parser)]
 #[command(name = "cuzk-bench", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -32,6 +34,7 @@ struct Cli {
 enum Command {
     Kernels(KernelsArgs),
     GenVanilla(gen_vanilla::GenVanillaArgs),
+    Shape(shape::ShapeArgs),
 }
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed, a result was wrong or a file cannot be \
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Kernels(args) => run(&args).map_err(Failure::failed),
         Command::GenVanilla(args) => gen_vanilla::run(&args),
+        Command::Shape(args) => shape::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
