@@ -5,6 +5,7 @@
 //! ```text
 //! circuit -> R1csShape (once)          shape.rs, shape_recorder.rs, shape_file.rs, shape_cache.rs
 //! circuit -> Assignment                assignment.rs
+//! Assignment x classes -> PackedWitness  packed.rs   a bit per aux variable that the constraints make one
 //! shape x assignment -> Evaluations    shape.rs       a = A·w, b = B·w, c = C·w
 //! Evaluations -> quotient              domain.rs      coefficients of (a·b - c) / Z
 //! queries x scalars -> QuerySums       msm.rs, prover.rs
@@ -17,6 +18,7 @@ pub mod density;
 pub mod domain;
 pub mod generate;
 pub mod msm;
+pub mod packed;
 mod pippenger;
 pub mod proof;
 pub mod prover;
@@ -31,6 +33,7 @@ pub mod verify;
 
 pub use assignment::Assignment;
 pub use blstrs::Scalar;
+pub use packed::{PackedWitness, VariableClasses};
 pub use proof::Proof;
 pub use prover::{Blinding, QuerySums};
 pub use shape::{Evaluations, R1csShape};
