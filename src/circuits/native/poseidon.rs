@@ -92,25 +92,40 @@ impl<const W: usize> Poseidon<W> {
 
     /// Writes the hash of `W - 1` elements as the circuit does, and returns it.
     pub fn hash(&self, writer: &mut Writer<'_>, preimage: &[Scalar]) -> Scalar {
-        let mut state = self.first_round(writer, preimage);
+        let mut values = std::mem::take(&mut writer.spare);
+        let hash = self.trace(preimage, &mut values);
+        writer.nums(&values);
+        values.clear();
+        writer.spare = values;
+        hash
+    }
+
+    /// The hash alone.
+    pub fn value(&self, preimage: &[Scalar]) -> Scalar {
+        self.trace(preimage, &mut Vec::new())
+    }
+
+    /// The hash, and every value that the circuit allocates for it.
+    fn trace(&self, preimage: &[Scalar], values: &mut Vec<Scalar>) -> Scalar {
+        let mut state = self.first_round(preimage, values);
         for round in 1..self.half_full_rounds {
             let last = round + 1 == self.half_full_rounds;
             let matrix = if last { &self.before_partial } else { &self.mds };
-            state = Self::full_round(writer, &state, &self.full_keys[round], matrix);
+            state = Self::full_round(values, &state, &self.full_keys[round], matrix);
         }
         for (key, sparse) in self.partial_keys.iter().zip(&self.sparse) {
-            let first = s_box(writer, state[0], *key);
+            let first = s_box(values, state[0], *key);
             state = sparse.apply(first, &state);
         }
         for keys in &self.full_keys[self.half_full_rounds..] {
-            state = Self::full_round(writer, &state, keys, &self.mds);
+            state = Self::full_round(values, &state, keys, &self.mds);
         }
-        let state = Self::full_round(writer, &state, &[Scalar::ZERO; W], &self.mds);
-        writer.num(state[1]);
+        let state = Self::full_round(values, &state, &[Scalar::ZERO; W], &self.mds);
+        values.push(state[1]);
         state[1]
     }
 
-    fn first_round(&self, writer: &mut Writer<'_>, preimage: &[Scalar]) -> [Scalar; W] {
+    fn first_round(&self, preimage: &[Scalar], values: &mut Vec<Scalar>) -> [Scalar; W] {
         assert_eq!(preimage.len() + 1, W, "as many elements as the arity");
         let mut state = [self.first; W];
         for i in 1..W {
@@ -118,27 +133,27 @@ impl<const W: usize> Poseidon<W> {
             let x2 = x.square();
             let x4 = x2.square();
             state[i] = x4 * x + self.full_keys[0][i];
-            writer.nums(&[x2, x4, state[i]]);
+            values.extend([x2, x4, state[i]]);
         }
         apply(&self.mds, &state)
     }
 
     fn full_round(
-        writer: &mut Writer<'_>,
+        values: &mut Vec<Scalar>,
         state: &[Scalar; W],
         keys: &[Scalar; W],
         matrix: &[[Scalar; W]; W],
     ) -> [Scalar; W] {
-        let state = std::array::from_fn(|i| s_box(writer, state[i], keys[i]));
+        let state = std::array::from_fn(|i| s_box(values, state[i], keys[i]));
         apply(matrix, &state)
     }
 }
 
-fn s_box(writer: &mut Writer<'_>, x: Scalar, key: Scalar) -> Scalar {
+fn s_box(values: &mut Vec<Scalar>, x: Scalar, key: Scalar) -> Scalar {
     let x2 = x.square();
     let x4 = x2.square();
     let x5 = x4 * x + key;
-    writer.nums(&[x, x2, x4, x5]);
+    values.extend([x, x2, x4, x5]);
     x5
 }
 

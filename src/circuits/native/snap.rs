@@ -3,7 +3,7 @@
 use blstrs::Scalar;
 use ff::PrimeField;
 use storage_proofs_core::merkle::{MerkleProofTrait, MerkleTreeTrait};
-use storage_proofs_update::constants::{hs, h_select, TreeRHasher};
+use storage_proofs_update::constants::{h_select, hs, TreeRHasher};
 use storage_proofs_update::{ChallengeProof, PartitionProof, PublicInputs, PublicParams};
 
 use super::merkle::{select, Path, Tree};
@@ -141,6 +141,15 @@ impl<T: 'static + MerkleTreeTrait<Hasher = TreeRHasher>> Partition<'_, T> {
             let digest = RANDOMNESS.hash(writer, &preimage);
             writer.decomposition(&node(&digest));
         }
+    }
+
+    /// The new replica's leaf of challenge `number`, as the circuit derives it.
+    pub(super) fn encoded(&self, number: usize) -> Scalar {
+        let phi = randomness(&[self.inputs.comm_d_new.into(), self.inputs.comm_r_old.into()]);
+        let high = self.challenges()[number] >> (self.params.challenge_bit_len - self.inputs.h);
+        let proof = &self.proof.challenge_proofs[number];
+        let (old, data): (Scalar, Scalar) = (proof.proof_r_old.leaf().into(), proof.proof_d_new.leaf().into());
+        old + data * randomness(&[phi, Scalar::from(high)])
     }
 
     fn write_challenge(&self, writer: &mut Writer<'_>, head: &Head, challenge: u64, proof: &ChallengeProof<T>) {

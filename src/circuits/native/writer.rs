@@ -28,6 +28,8 @@ pub(super) struct Writer<'a> {
     num_dense: usize,
     inputs: Vec<Scalar>,
     misfit: Option<Misfit>,
+    /// Memory that gadgets use for a list of values, always left empty.
+    pub spare: Vec<Scalar>,
 }
 
 /// What a finished writer leaves.
@@ -51,6 +53,7 @@ impl<'a> Writer<'a> {
             num_dense: 0,
             inputs: Vec::new(),
             misfit: None,
+            spare: Vec::new(),
         }
     }
 
@@ -182,7 +185,7 @@ pub(super) fn fill<T: Sync>(
     writer.input(Scalar::ONE);
     head(&mut writer);
     let (begin, num_dense) = (writer.at, writer.num_dense);
-    // The head's writer may go on to the end, so it ends where it stands.
+    // The head may be of any length.
     writer.end = begin;
     let Stretch { mut bits, mut inputs, .. } = writer.finish()?;
     let stretches = fill_parts(classes, begin, &mut dense[num_dense..], parts, part)?;
