@@ -8,6 +8,8 @@ mod folders;
 mod inputs;
 #[path = "cli/output.rs"]
 mod output;
+#[path = "cli/synthetic.rs"]
+mod synthetic;
 #[path = "cli/verify.rs"]
 mod verify;
 

@@ -13,6 +13,7 @@ pub mod porep;
 mod post;
 pub mod request;
 pub mod snap;
+pub mod synthetic;
 pub mod vanilla;
 pub mod window_post;
 pub mod winning_post;

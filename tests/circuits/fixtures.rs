@@ -118,7 +118,7 @@ fn digest_place(name: &str) -> usize {
 /// Matrices and catalogue against the manifests.
 fn check_shape(circuit: &str, fixture: &str) {
     let shape = shape(circuit);
-    let recorded = Fixture::open(fixture).manifest.circuit;
+    let recorded = Fixture::open(fixture).manifest.circuit.unwrap();
     assert_eq!(shape.num_constraints() as u64, recorded.constraints);
     assert_eq!(shape.num_inputs() as u64, recorded.inputs_with_one);
     assert_eq!(shape.num_aux() as u64, recorded.aux);

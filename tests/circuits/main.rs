@@ -8,3 +8,4 @@ mod catalogue;
 mod common;
 mod fixtures;
 mod request_file;
+mod synthetic;

@@ -1,9 +1,10 @@
-//! Measurements of the device kernels: arguments, output and exit codes only.
+//! Measurements and their inputs: arguments, output and exit codes only.
 
 #[cfg(feature = "cuda")]
 mod check;
 #[cfg(feature = "cuda")]
 mod field;
+mod gen_vanilla;
 #[cfg(feature = "cuda")]
 mod kernels;
 #[cfg(feature = "cuda")]
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Measures CuZK's GPU kernels, and checks every result that a figure stands on.
+/// Measures CuZK's GPU kernels, and checks every result that a figure stands on; makes inputs for measurements.
 #[derive(Parser)]
 #[command(name = "cuzk-bench", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -30,9 +31,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Kernels(KernelsArgs),
+    GenVanilla(gen_vanilla::GenVanillaArgs),
 }
 
-const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed or a result was wrong, 2 wrong use.";
+const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed, a result was wrong or a file cannot be \
+                          written, 2 wrong use.";
 
 /// Rates of every kernel on the first GPU (CUDA_VISIBLE_DEVICES chooses), on data that is resident there.
 #[derive(Args)]
@@ -67,13 +70,33 @@ enum Kernel {
     Proof,
 }
 
+/// Why a command failed, and its exit code.
+pub struct Failure {
+    code: u8,
+    what: String,
+}
+
+impl Failure {
+    /// The arguments cannot be had.
+    pub fn usage(what: impl std::fmt::Display) -> Self {
+        Self { code: 2, what: what.to_string() }
+    }
+
+    pub fn failed(what: impl std::fmt::Display) -> Self {
+        Self { code: 1, what: what.to_string() }
+    }
+}
+
 fn main() -> ExitCode {
-    let Cli { command: Command::Kernels(args) } = Cli::parse();
-    match run(&args) {
+    let done = match Cli::parse().command {
+        Command::Kernels(args) => run(&args).map_err(Failure::failed),
+        Command::GenVanilla(args) => gen_vanilla::run(&args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("cuzk-bench: {why}");
-            ExitCode::FAILURE
+        Err(Failure { code, what }) => {
+            eprintln!("cuzk-bench: {what}");
+            ExitCode::from(code)
         }
     }
 }

@@ -43,6 +43,9 @@ impl CircuitSpec {
     /// The circuit's size, where it is known.
     pub fn sizes(&self) -> Option<CircuitSizes> {
         use ProofKind::{PorepSealCommit as Porep, SnapDealsUpdate as Snap};
+        if self.is_scaled() {
+            return None;
+        }
         match (self.kind, self.sector_size) {
             (ProofKind::WindowPostPartition | ProofKind::WinningPost, _) => self.post_sizes(),
             (Porep, SectorSize::Size2KiB) => Some(CircuitSizes {
