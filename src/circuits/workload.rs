@@ -8,6 +8,7 @@ use blstrs::Scalar;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{panic_text, RequestError, SynthesisError};
+use crate::groth16::packed::{PackedWitness, VariableClasses};
 use crate::groth16::{Assignment, R1csShape, Srs, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
@@ -92,6 +93,31 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
     /// The witness of one partition.
     fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError>;
 
+    /// The witness of one partition as it travels, of the circuit whose variables are `classes`.
+    fn synthesize_packed(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+        classes: &VariableClasses,
+    ) -> Result<PackedWitness, SynthesisError> {
+        pack(&self.synthesize(partition, shape)?, classes)
+    }
+
+    /// Holds a witness of one partition against the circuit's own synthesis, variable by variable, in no more memory
+    /// than the witness takes. For tests and measurements; the Filecoin kinds have it.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] says what differs first, or that there is nothing to compare with.
+    fn compare_with_library(
+        &self,
+        partition: PartitionIndex,
+        witness: &PackedWitness,
+        classes: &VariableClasses,
+    ) -> Result<(), SynthesisError> {
+        let _ = (partition, witness, classes);
+        Err(SynthesisError::Circuit("witnesses of this kind are made by the circuit's own synthesis".into()))
+    }
+
     /// What the verifier puts in for one partition, without the leading one.
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError>;
 
@@ -100,6 +126,14 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
         let _ = (vk, proof);
         Ok(())
     }
+}
+
+/// Packs the library's witness.
+pub(super) fn pack(
+    assignment: &Assignment,
+    classes: &VariableClasses,
+) -> Result<PackedWitness, SynthesisError> {
+    PackedWitness::pack(assignment, classes).map_err(|error| SynthesisError::Circuit(error.to_string()))
 }
 
 /// Runs library code that may panic on inputs that no check of ours foresaw: the thread survives, and the panic's

@@ -7,5 +7,6 @@ mod bad_snap;
 mod catalogue;
 mod common;
 mod fixtures;
+mod native;
 mod request_file;
 mod synthetic;

@@ -7,6 +7,7 @@ mod field;
 mod gen_vanilla;
 #[cfg(feature = "cuda")]
 mod kernels;
+mod layouts;
 #[cfg(feature = "cuda")]
 mod msm;
 #[cfg(feature = "cuda")]
@@ -32,6 +33,7 @@ struct Cli {
 enum Command {
     Kernels(KernelsArgs),
     GenVanilla(gen_vanilla::GenVanillaArgs),
+    Layouts(layouts::LayoutsArgs),
 }
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed, a result was wrong or a file cannot be \
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Kernels(args) => run(&args).map_err(Failure::failed),
         Command::GenVanilla(args) => gen_vanilla::run(&args),
+        Command::Layouts(args) => layouts::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

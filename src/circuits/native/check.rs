@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use storage_proofs_core::compound_proof::CompoundProof;
 use storage_proofs_core::drgraph::BASE_DEGREE;
-use storage_proofs_core::merkle::{MerkleProof, MerkleProofTrait, MerkleTreeTrait};
+use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_core::sector::SectorId;
 use storage_proofs_porep::stacked::{self, StackedCompound, StackedDrg, EXP_DEGREE};
 use storage_proofs_post::fallback::{self, FallbackPoStCircuit, PublicSector};
@@ -24,20 +24,12 @@ use storage_proofs_update::{EmptySectorUpdate, EmptySectorUpdateCompound};
 use super::names::variable_name;
 use super::writer::node;
 use super::{porep, post, snap, Misfit, Path};
-use crate::circuits::vanilla::DataPath;
+use crate::circuits::vanilla::{DataPath, SectorTree, TreePath};
 use crate::circuits::workload::catch_panic;
 use crate::error::SynthesisError;
 use crate::groth16::density::Density;
 use crate::groth16::packed::{PackedWitness, VariableClasses};
 use crate::groth16::Assignment;
-
-/// A path in a replica tree.
-type ReplicaPath<T> = MerkleProof<
-    PoseidonHasher,
-    <T as MerkleTreeTrait>::Arity,
-    <T as MerkleTreeTrait>::SubTreeArity,
-    <T as MerkleTreeTrait>::TopTreeArity,
->;
 
 /// Instances are the same every time: a check that fails does so in every process.
 const SEED: u64 = 0x6e61_7469_7665;
@@ -74,13 +66,13 @@ impl Nodes {
         Sha256Domain(node(&self.scalar()))
     }
 
-    fn replica_path<T: MerkleTreeTrait>(&mut self, arities: &[usize]) -> ReplicaPath<T> {
+    fn replica_path<T: SectorTree>(&mut self, arities: &[usize]) -> TreePath<T> {
         let level = |arity: &usize| -> (Vec<PoseidonDomain>, usize) {
             let index = self.rng.gen_range(0..*arity);
             ((1..*arity).map(|_| self.replica()).collect(), index)
         };
         let levels = arities.iter().map(level).collect();
-        ReplicaPath::<T>::from_parts(self.replica(), self.replica(), levels)
+        TreePath::<T>::from_parts(self.replica(), self.replica(), levels)
     }
 
     fn data_path(&mut self, num_levels: usize) -> DataPath {
@@ -93,24 +85,18 @@ impl Nodes {
 ///
 /// # Errors
 /// What differs, by name.
-pub(in crate::circuits) fn check_porep<T>(
+pub(in crate::circuits) fn check_porep<T: SectorTree>(
     params: &stacked::PublicParams<T>,
     arities: &[usize],
-) -> Result<(), String>
-where
-    T: 'static + MerkleTreeTrait<Hasher = PoseidonHasher>,
-{
+) -> Result<(), String> {
     compare_porep(params, arities, &mut Nodes::random())
 }
 
-fn compare_porep<T>(
+fn compare_porep<T: SectorTree>(
     params: &stacked::PublicParams<T>,
     arities: &[usize],
     nodes: &mut Nodes,
-) -> Result<(), String>
-where
-    T: 'static + MerkleTreeTrait<Hasher = PoseidonHasher>,
-{
+) -> Result<(), String> {
     let challenge: u64 = nodes.rng.gen();
     let column = |nodes: &mut Nodes, native: &mut Vec<porep::Column>| {
         let rows = [nodes.replica(), nodes.replica()];
@@ -166,17 +152,11 @@ where
 ///
 /// # Errors
 /// What differs, by name.
-pub(in crate::circuits) fn check_post<T>(arities: &[usize]) -> Result<(), String>
-where
-    T: 'static + MerkleTreeTrait<Hasher = PoseidonHasher>,
-{
+pub(in crate::circuits) fn check_post<T: SectorTree>(arities: &[usize]) -> Result<(), String> {
     compare_post::<T>(arities, &mut Nodes::random())
 }
 
-fn compare_post<T>(arities: &[usize], nodes: &mut Nodes) -> Result<(), String>
-where
-    T: 'static + MerkleTreeTrait<Hasher = PoseidonHasher>,
-{
+fn compare_post<T: SectorTree>(arities: &[usize], nodes: &mut Nodes) -> Result<(), String> {
     let sectors: Vec<_> = (1..=2)
         .map(|number| {
             let proof = fallback::SectorProof::<T::Proof> {
@@ -203,26 +183,20 @@ where
 ///
 /// # Errors
 /// What differs, by name.
-pub(in crate::circuits) fn check_snap<T>(
+pub(in crate::circuits) fn check_snap<T: SectorTree>(
     params: &storage_proofs_update::PublicParams,
     h: usize,
     arities: &[usize],
-) -> Result<(), String>
-where
-    T: 'static + MerkleTreeTrait<Hasher = PoseidonHasher>,
-{
+) -> Result<(), String> {
     compare_snap::<T>(params, h, arities, &mut Nodes::random())
 }
 
-fn compare_snap<T>(
+fn compare_snap<T: SectorTree>(
     params: &storage_proofs_update::PublicParams,
     h: usize,
     arities: &[usize],
     nodes: &mut Nodes,
-) -> Result<(), String>
-where
-    T: 'static + MerkleTreeTrait<Hasher = PoseidonHasher>,
-{
+) -> Result<(), String> {
     let params = storage_proofs_update::PublicParams {
         challenge_count: 1,
         apex_leaf_count: 2,
@@ -250,7 +224,7 @@ where
     let encoded = snap::Partition { params: &params, inputs: &inputs, number: inputs.k, proof: &proof }.encoded(0);
     let levels = proof.challenge_proofs[0].proof_r_new.path();
     proof.challenge_proofs[0].proof_r_new =
-        ReplicaPath::<T>::from_parts(encoded.into(), nodes.replica(), levels);
+        TreePath::<T>::from_parts(encoded.into(), nodes.replica(), levels);
     let circuit = || {
         <EmptySectorUpdateCompound<T> as CompoundProof<EmptySectorUpdate<T>, _>>::circuit(
             &inputs,
@@ -333,6 +307,41 @@ mod tests {
             compare_post::<SectorShapeBase>(&[8, 8], &mut nodes).unwrap();
             compare_post::<SectorShapeSub8>(&[8, 8, 8], &mut nodes).unwrap();
             compare_post::<SectorShapeTop2>(&[8, 8, 2], &mut nodes).unwrap();
+        }
+    }
+
+    fn porep_params<T: SectorTree>() -> stacked::PublicParams<T> {
+        let setup = stacked::SetupParams {
+            nodes: 64,
+            degree: BASE_DEGREE,
+            expansion_degree: EXP_DEGREE,
+            porep_id: [1; 32],
+            challenges: stacked::Challenges::new_interactive(1),
+            num_layers: 2,
+            api_version: storage_proofs_core::api_version::ApiVersion::V1_1_0,
+            api_features: Vec::new(),
+        };
+        <StackedDrg<'_, T, Sha256Hasher> as storage_proofs_core::proof::ProofScheme<'_>>::setup(&setup).unwrap()
+    }
+
+    /// Among them: all-zero and all-one labels, and parents that are all the same.
+    #[test]
+    fn porep_witnesses_of_extreme_nodes_are_the_librarys() {
+        for mut nodes in all_nodes() {
+            compare_porep::<SectorShapeTop2>(&porep_params(), &[8, 8, 2], &mut nodes).unwrap();
+        }
+    }
+
+    #[test]
+    fn snap_witnesses_of_extreme_nodes_are_the_librarys() {
+        for mut nodes in all_nodes() {
+            let params = storage_proofs_update::PublicParams::from_sector_size(16 << 10);
+            compare_snap::<SectorShapeSub8>(&params, 1, &[8, 8, 8], &mut nodes).unwrap();
+        }
+        let params = storage_proofs_update::PublicParams::from_sector_size(64 << 30);
+        let arities: Vec<usize> = std::iter::repeat_n(8, 10).chain([2]).collect();
+        for h in [7, 10, 12] {
+            compare_snap::<SectorShapeTop2>(&params, h, &arities, &mut Nodes::random()).unwrap();
         }
     }
 

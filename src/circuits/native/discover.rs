@@ -200,6 +200,26 @@ mod tests {
     use super::*;
     use crate::circuits::native::sha256::LAYOUTS;
 
+    /// Words that make carries and choices as extreme as they get.
+    const EXTREMES: [u32; 6] = [0, !0, 1, 1 << 31, !0 >> 1, 0x5555_5555];
+
+    #[test]
+    fn extreme_blocks_have_the_librarys_values() {
+        for (kind, first, second) in BlockKind::ALL
+            .into_iter()
+            .flat_map(|kind| EXTREMES.into_iter().flat_map(move |first| EXTREMES.map(|second| (kind, first, second))))
+        {
+            let mut words = [first, second].into_iter().cycle();
+            let sample = BlockSample::new(kind, 11, || words.next().unwrap());
+            let library = Assignment::synthesize(sample.clone(), 1, 0).unwrap().aux_assignment;
+            let (mut state, mut signals) = (sample.state, [0; NUM_SIGNALS]);
+            compress(&mut state, &sample.message, &mut signals);
+            let bits = LAYOUTS.of(kind).values(&signals);
+            let native = bits.flat_map(|(value, len)| (0..len).map(move |bit| Scalar::from(value >> bit & 1)));
+            assert!(library[sample.num_inputs()..].iter().copied().eq(native), "{kind:?} {first:x} {second:x}");
+        }
+    }
+
     #[test]
     fn two_seeds_find_the_stored_layouts() {
         for seed in [1, 2] {

@@ -33,6 +33,11 @@ impl Path {
         self.leaf
     }
 
+    /// Of every level, lowest first.
+    pub fn arities(&self) -> Vec<usize> {
+        self.levels.iter().map(|level| level.siblings.len() + 1).collect()
+    }
+
     /// The path's levels from `begin` on, up to `end`.
     fn part(&self, begin: usize, end: usize) -> &[Level] {
         &self.levels[begin..end]

@@ -6,6 +6,7 @@
 //!                  writer.rs                         bits and dense values -> PackedWitness, parts in parallel
 //! library       -> discover.rs -> layouts/sha256.txt (offline: `cuzk-bench layouts`)
 //! library       -> check.rs                          a small instance, before a circuit's first witness
+//! library       -> stream.rs                         any instance, in the memory of its packed witness (tests)
 //! ```
 //!
 //! Nothing of this is believed: before the first witness of a circuit a small instance of its kind is made in both
@@ -22,6 +23,7 @@ mod poseidon;
 pub(super) mod post;
 mod sha256;
 pub(super) mod snap;
+mod stream;
 mod writer;
 
 use std::collections::HashMap;
@@ -31,6 +33,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(super) use check::{check_porep, check_post, check_snap};
 pub use discover::DiscoveryError;
 pub(super) use merkle::Path;
+pub(super) use stream::compare_streamed;
 
 use crate::error::SynthesisError;
 use crate::groth16::packed::PackedWitness;

@@ -46,6 +46,10 @@ impl Column {
         Self { rows, path }
     }
 
+    pub fn into_path(self) -> Path {
+        self.path
+    }
+
     /// Its labels as SHA-256 reads them.
     fn words(&self) -> Vec<NodeWords> {
         self.rows.iter().map(node_words).collect()

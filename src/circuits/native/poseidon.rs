@@ -15,7 +15,7 @@ use neptune::poseidon::PoseidonConstants;
 use neptune::Arity;
 use storage_proofs_update::constants::POSEIDON_CONSTANTS_GEN_RANDOMNESS;
 
-use super::dot::{dot, dot_then_add};
+use super::dot::{dot, limbs, Limbs};
 use super::writer::Writer;
 
 /// Nodes of tree columns with two layers, commitments, and inner nodes of arity 2.
@@ -51,17 +51,18 @@ pub(super) struct Poseidon<const W: usize> {
     full_keys: Vec<[Scalar; W]>,
     partial_keys: Vec<Scalar>,
     /// `[output][input]`, like `before_partial`.
-    mds: [[Scalar; W]; W],
+    mds: [[Limbs; W]; W],
     /// In place of `mds` in the last full round before the partial ones.
-    before_partial: [[Scalar; W]; W],
+    before_partial: [[Limbs; W]; W],
     sparse: Vec<Sparse<W>>,
     half_full_rounds: usize,
 }
 
 /// A partial round's matrix: its first output is a dot product, the others add a multiple of the first element.
 struct Sparse<const W: usize> {
-    first: [Scalar; W],
-    rest: [Scalar; W],
+    first: [Limbs; W],
+    /// `[output - 1]`
+    rest: Vec<Scalar>,
 }
 
 impl<const W: usize> Poseidon<W> {
@@ -77,7 +78,7 @@ impl<const W: usize> Poseidon<W> {
         let first_keys = row(0);
         let full_keys: Vec<[Scalar; W]> = early.chain(late).collect();
         let tag = constants.domain_tag + first_keys[0];
-        let matrix = |rows: &[Vec<Scalar>]| std::array::from_fn(|j| std::array::from_fn(|i| rows[i][j]));
+        let matrix = |rows: &[Vec<Scalar>]| std::array::from_fn(|j| std::array::from_fn(|i| limbs(&rows[i][j])));
         Self {
             first: tag * tag.square().square() + full_keys[0][0],
             first_keys,
@@ -142,7 +143,7 @@ impl<const W: usize> Poseidon<W> {
         values: &mut Vec<Scalar>,
         state: &[Scalar; W],
         keys: &[Scalar; W],
-        matrix: &[[Scalar; W]; W],
+        matrix: &[[Limbs; W]; W],
     ) -> [Scalar; W] {
         let state = std::array::from_fn(|i| s_box(values, state[i], keys[i]));
         apply(matrix, &state)
@@ -157,22 +158,23 @@ fn s_box(values: &mut Vec<Scalar>, x: Scalar, key: Scalar) -> Scalar {
     x5
 }
 
-fn apply<const W: usize>(matrix: &[[Scalar; W]; W], state: &[Scalar; W]) -> [Scalar; W] {
-    std::array::from_fn(|output| dot(&matrix[output], state))
+fn apply<const W: usize>(matrix: &[[Limbs; W]; W], state: &[Scalar; W]) -> [Scalar; W] {
+    let state = state.each_ref().map(limbs);
+    std::array::from_fn(|output| dot(&matrix[output], &state))
 }
 
 impl<const W: usize> Sparse<W> {
     fn new(first: &[Scalar], rest: &[Scalar]) -> Self {
-        let one_before = |i: usize| if i == 0 { Scalar::ZERO } else { rest[i - 1] };
-        Self { first: std::array::from_fn(|i| first[i]), rest: std::array::from_fn(one_before) }
+        Self { first: std::array::from_fn(|i| limbs(&first[i])), rest: rest.to_vec() }
     }
 
     /// `first` is the new first element, `state` holds the others.
     fn apply(&self, first: Scalar, state: &[Scalar; W]) -> [Scalar; W] {
-        let mut before = *state;
-        before[0] = first;
-        let mut after: [Scalar; W] = std::array::from_fn(|i| dot_then_add(&self.rest[i], &first, &state[i]));
-        after[0] = dot(&self.first, &before);
+        let mut after = *state;
+        after[0] = first;
+        let sum = dot(&self.first, &after.each_ref().map(limbs));
+        after[1..].iter_mut().zip(&self.rest).for_each(|(element, factor)| *element += first * factor);
+        after[0] = sum;
         after
     }
 }

@@ -1,9 +1,8 @@
 //! The witness of a SnapDeals partition (storage-proofs-update `circuit.rs`, `gadgets.rs`).
 
 use blstrs::Scalar;
-use ff::PrimeField;
-use storage_proofs_core::merkle::{MerkleProofTrait, MerkleTreeTrait};
-use storage_proofs_update::constants::{h_select, hs, TreeRHasher};
+use storage_proofs_core::merkle::MerkleProofTrait;
+use storage_proofs_update::constants::{h_select, hs};
 use storage_proofs_update::{ChallengeProof, PartitionProof, PublicInputs, PublicParams};
 
 use super::merkle::{select, Path, Tree};
@@ -11,13 +10,14 @@ use super::poseidon::RANDOMNESS;
 use super::sha256::hash_pair;
 use super::writer::{fill, node, Writer, SCALAR_BITS};
 use super::{poseidon, Misfit};
+use crate::circuits::vanilla::SectorTree;
 use crate::groth16::packed::{PackedWitness, VariableClasses};
 
 /// Bits of a scalar that any value has free (`Scalar::CAPACITY`): how many of a digest's are used for challenges.
 const CAPACITY: usize = SCALAR_BITS - 1;
 
 /// One partition of a job.
-pub(in crate::circuits) struct Partition<'j, T: MerkleTreeTrait<Hasher = TreeRHasher>> {
+pub(in crate::circuits) struct Partition<'j, T: SectorTree> {
     pub params: &'j PublicParams,
     /// `k` is not read.
     pub inputs: &'j PublicInputs,
@@ -37,13 +37,10 @@ struct Head {
 ///
 /// # Errors
 /// If the circuit whose variables are `classes` is another.
-pub(in crate::circuits) fn witness<T>(
+pub(in crate::circuits) fn witness<T: SectorTree>(
     classes: &VariableClasses,
     partition: &Partition<'_, T>,
-) -> Result<PackedWitness, Misfit>
-where
-    T: 'static + MerkleTreeTrait<Hasher = TreeRHasher>,
-{
+) -> Result<PackedWitness, Misfit> {
     let head = Head {
         phi: randomness(&[partition.inputs.comm_d_new.into(), partition.inputs.comm_r_old.into()]),
         apex_leafs: partition.proof.apex_leafs.iter().map(|leaf| Scalar::from(*leaf)).collect(),
@@ -65,7 +62,7 @@ fn randomness(preimage: &[Scalar; 2]) -> Scalar {
     RANDOMNESS.value(preimage)
 }
 
-impl<T: 'static + MerkleTreeTrait<Hasher = TreeRHasher>> Partition<'_, T> {
+impl<T: SectorTree> Partition<'_, T> {
     /// Bits of a challenge that are random; the partition's number is above them.
     fn random_bits(&self) -> usize {
         self.params.challenge_bit_len - self.params.partition_bit_len
