@@ -57,6 +57,13 @@ pub enum RequestError {
     VanillaProof { at: String, what: String },
 }
 
+/// An aux variable that is a bit by the circuit's constraints has another value: they are not satisfied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("aux variable {aux} is a bit by the circuit's constraints and has another value")]
+pub struct NotABit {
+    pub aux: usize,
+}
+
 /// A witness could not be made, or does not satisfy its circuit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SynthesisError {
@@ -69,6 +76,9 @@ pub enum SynthesisError {
     /// The witness has another size than the circuit's shape.
     #[error("{what}: shape needs {needs}, witness has {has}")]
     ShapeMismatch { what: &'static str, needs: usize, has: usize },
+    /// A variable that the constraints make a bit has another value: the inputs are wrong.
+    #[error(transparent)]
+    NotABit(#[from] NotABit),
     /// The circuit's code refused its inputs.
     #[error("circuit refused its inputs: {0}")]
     Circuit(String),

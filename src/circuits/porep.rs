@@ -22,11 +22,10 @@ use crate::circuits::library::{accepted, prepared_key, read_proofs, refused, ref
 use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader, TestScale};
 use crate::circuits::vanilla::c1::{C1Form, C1Text, ChallengeProof, ColumnProof, C1};
 use crate::circuits::vanilla::{check_path, refuse, with_tree, DataPath, SectorTree, TreePath};
-use crate::circuits::workload::{pack, partition_of};
+use crate::circuits::workload::partition_of;
 use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::packed::{PackedWitness, VariableClasses};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 type Compound<Tree> = StackedCompound<Tree, Sha256Hasher>;
@@ -428,15 +427,10 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
         self.spec.record_shape()
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
-        Assignment::synthesize(self.library_circuit(partition)?, shape.num_inputs(), shape.num_aux())
-    }
-
-    fn synthesize_packed(
+    fn synthesize(
         &self,
         partition: PartitionIndex,
         shape: &R1csShape,
-        classes: &VariableClasses,
     ) -> Result<PackedWitness, SynthesisError> {
         let Partition { proofs, challenges } = partition_of(&self.partitions, partition)?;
         let tau = self.inputs.tau.as_ref().expect("public inputs were made with both commitments");
@@ -450,8 +444,8 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
         native::make(
             &self.circuit().to_string(),
             || native::check_porep(&self.params.vanilla_params, &challenges[0].replica.arities()),
-            || native::porep::witness(classes, &commitments, challenges),
-            || pack(&self.synthesize(partition, shape)?, classes),
+            || native::porep::witness(shape.classes(), &commitments, challenges),
+            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )
     }
 
@@ -459,9 +453,9 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
         &self,
         partition: PartitionIndex,
         witness: &PackedWitness,
-        classes: &VariableClasses,
+        shape: &R1csShape,
     ) -> Result<(), SynthesisError> {
-        native::compare_streamed(self.library_circuit(partition)?, witness, classes)
+        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

@@ -28,11 +28,10 @@ use crate::circuits::catalogue::RegisteredProof;
 use crate::circuits::library::{accepted, prepared_key, read_proofs, refused, refused_request};
 use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader};
 use crate::circuits::vanilla::{check_path, refuse, with_tree, PostSectorProof, SectorTree};
-use crate::circuits::workload::{pack, partition_of};
+use crate::circuits::workload::partition_of;
 use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::packed::{PackedWitness, VariableClasses};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 type Compound<Tree> = FallbackPoStCompound<Tree>;
@@ -331,15 +330,10 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
         record_shape(&self.header.registered)
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
-        Assignment::synthesize(self.library_circuit(partition)?, shape.num_inputs(), shape.num_aux())
-    }
-
-    fn synthesize_packed(
+    fn synthesize(
         &self,
         partition: PartitionIndex,
         shape: &R1csShape,
-        classes: &VariableClasses,
     ) -> Result<PackedWitness, SynthesisError> {
         let proof = partition_of(std::slice::from_ref(&self.proof), partition)?;
         let last = self.inputs.sectors.len() - 1;
@@ -351,8 +345,8 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
         native::make(
             &self.circuit().to_string(),
             || native::check_post::<Tree>(&native::Path::new(&proof.sectors[0].inclusion_proofs[0]).arities()),
-            || native::post::witness(classes, &places),
-            || pack(&self.synthesize(partition, shape)?, classes),
+            || native::post::witness(shape.classes(), &places),
+            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )
     }
 
@@ -360,9 +354,9 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
         &self,
         partition: PartitionIndex,
         witness: &PackedWitness,
-        classes: &VariableClasses,
+        shape: &R1csShape,
     ) -> Result<(), SynthesisError> {
-        native::compare_streamed(self.library_circuit(partition)?, witness, classes)
+        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

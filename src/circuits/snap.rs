@@ -20,11 +20,10 @@ use crate::circuits::catalogue::RegisteredProof;
 use crate::circuits::library::{accepted, prepared_key, read_proofs, refused};
 use crate::circuits::request::{FilecoinRequest, JobHeader};
 use crate::circuits::vanilla::{check_path, refuse, with_tree, SectorTree, UpdatePartitionProof};
-use crate::circuits::workload::{pack, partition_of};
+use crate::circuits::workload::partition_of;
 use crate::circuits::{native, CircuitSpec, ProofKind, SectorSize, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::packed::{PackedWitness, VariableClasses};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 type Compound<Tree> = EmptySectorUpdateCompound<Tree>;
@@ -273,15 +272,10 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
         record_shape(self.header.registered.sector_size)
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
-        Assignment::synthesize(self.library_circuit(partition)?, shape.num_inputs(), shape.num_aux())
-    }
-
-    fn synthesize_packed(
+    fn synthesize(
         &self,
         partition: PartitionIndex,
         shape: &R1csShape,
-        classes: &VariableClasses,
     ) -> Result<PackedWitness, SynthesisError> {
         let proof = partition_of(&self.partitions, partition)?;
         let (params, inputs) = (&self.params, &self.inputs);
@@ -291,9 +285,9 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
             || native::check_snap::<Tree>(params, inputs.h, &arities()),
             || {
                 let number = partition.0 as usize;
-                native::snap::witness(classes, &native::snap::Partition { params, inputs, number, proof })
+                native::snap::witness(shape.classes(), &native::snap::Partition { params, inputs, number, proof })
             },
-            || pack(&self.synthesize(partition, shape)?, classes),
+            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )
     }
 
@@ -301,9 +295,9 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
         &self,
         partition: PartitionIndex,
         witness: &PackedWitness,
-        classes: &VariableClasses,
+        shape: &R1csShape,
     ) -> Result<(), SynthesisError> {
-        native::compare_streamed(self.library_circuit(partition)?, witness, classes)
+        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

@@ -8,8 +8,7 @@ use blstrs::Scalar;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{panic_text, RequestError, SynthesisError};
-use crate::groth16::packed::{PackedWitness, VariableClasses};
-use crate::groth16::{Assignment, R1csShape, Srs, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, Srs, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 /// The queue a job belongs to. Names as operators know them.
@@ -90,18 +89,15 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
     /// Records the circuit's matrices from its blank circuit. The same for every job of the circuit.
     fn record_shape(&self) -> Result<R1csShape, SynthesisError>;
 
-    /// The witness of one partition.
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError>;
-
-    /// The witness of one partition as it travels, of the circuit whose variables are `classes`.
-    fn synthesize_packed(
+    /// The witness of one partition, by the classes of `shape`. Whether it satisfies the circuit is checked by the caller.
+    ///
+    /// # Errors
+    /// Any [`SynthesisError`]; [`SynthesisError::NotABit`] if a value contradicts the classes.
+    fn synthesize(
         &self,
         partition: PartitionIndex,
         shape: &R1csShape,
-        classes: &VariableClasses,
-    ) -> Result<PackedWitness, SynthesisError> {
-        pack(&self.synthesize(partition, shape)?, classes)
-    }
+    ) -> Result<PackedWitness, SynthesisError>;
 
     /// Holds a witness of one partition against the circuit's own synthesis, variable by variable, in no more memory
     /// than the witness takes. For tests and measurements; the Filecoin kinds have it.
@@ -112,9 +108,9 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
         &self,
         partition: PartitionIndex,
         witness: &PackedWitness,
-        classes: &VariableClasses,
+        shape: &R1csShape,
     ) -> Result<(), SynthesisError> {
-        let _ = (partition, witness, classes);
+        let _ = (partition, witness, shape);
         Err(SynthesisError::Circuit("witnesses of this kind are made by the circuit's own synthesis".into()))
     }
 
@@ -126,14 +122,6 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
         let _ = (vk, proof);
         Ok(())
     }
-}
-
-/// Packs the library's witness.
-pub(super) fn pack(
-    assignment: &Assignment,
-    classes: &VariableClasses,
-) -> Result<PackedWitness, SynthesisError> {
-    PackedWitness::pack(assignment, classes).map_err(|error| SynthesisError::Circuit(error.to_string()))
 }
 
 /// Runs library code that may panic on inputs that no check of ours foresaw: the thread survives, and the panic's

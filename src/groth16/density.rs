@@ -45,6 +45,19 @@ impl Density {
         self.words[index / 64] |= 1 << (index % 64);
     }
 
+    /// Sets the variables that are not set in `other`.
+    ///
+    /// # Panics
+    /// If `other` has another length.
+    pub fn set_all_but(&mut self, other: &Density) {
+        assert_eq!(self.len, other.len, "as many variables");
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= !other);
+        let spare = self.words.len() * BITS_PER_WORD - self.len;
+        if let Some(last) = self.words.last_mut() {
+            *last &= u64::MAX >> spare;
+        }
+    }
+
     /// The bits, the first variable in the lowest bit of the first word: `[ceil(len / 64)]`, zero beyond `len`.
     pub fn words(&self) -> &[u64] {
         &self.words
@@ -112,6 +125,15 @@ impl RankedDensity {
         let before: u32 = words[block * WORDS_PER_RANK..word].iter().map(|word| word.count_ones()).sum();
         let within = (words[word] & ((1 << bit) - 1)).count_ones();
         (self.ranks[block] + before + within) as usize
+    }
+
+    /// As [`Self::rank`]; `index` may also be the length.
+    pub fn num_ones_before(&self, index: usize) -> usize {
+        if index == self.density.len {
+            self.num_ones
+        } else {
+            self.rank(index)
+        }
     }
 
     /// Indices of the set bits, rising, without the first `num_skipped`.

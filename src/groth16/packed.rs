@@ -9,6 +9,7 @@ use std::fmt;
 use blstrs::Scalar;
 use ff::Field;
 
+pub use crate::error::NotABit;
 use crate::groth16::density::{Density, RankedDensity};
 use crate::groth16::Assignment;
 
@@ -73,13 +74,6 @@ impl VariableClasses {
     }
 }
 
-/// An aux variable that is a bit by the circuit's constraints has another value: they are not satisfied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("aux variable {aux} is a bit by the circuit's constraints and has another value")]
-pub struct NotABit {
-    pub aux: usize,
-}
-
 /// A witness as it travels. A secret: `Debug` prints lengths only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PackedWitness {
@@ -102,6 +96,64 @@ impl fmt::Debug for PackedWitness {
     }
 }
 
+/// Takes values in the order of their variables.
+pub(super) struct Packer<'a> {
+    classes: &'a VariableClasses,
+    bits: Vec<u64>,
+    dense: Vec<Scalar>,
+    /// Variables taken: a multiple of 64, but at the end.
+    num_packed: usize,
+}
+
+impl<'a> Packer<'a> {
+    pub fn new(classes: &'a VariableClasses) -> Self {
+        let bits = Vec::with_capacity(classes.num_aux().div_ceil(BITS_PER_WORD));
+        Self { classes, bits, dense: Vec::with_capacity(classes.num_dense()), num_packed: 0 }
+    }
+
+    pub fn num_packed(&self) -> usize {
+        self.num_packed
+    }
+
+    /// Variables that are left.
+    pub fn room(&self) -> usize {
+        self.classes.num_aux() - self.num_packed
+    }
+
+    /// Takes the next values: a multiple of 64 of them, unless they are the last.
+    ///
+    /// # Errors
+    /// [`NotABit`], the first.
+    ///
+    /// # Panics
+    /// If there are more values than variables.
+    pub fn pack(&mut self, values: &[Scalar]) -> Result<(), NotABit> {
+        let end = self.num_packed + values.len();
+        assert!(self.num_packed % BITS_PER_WORD == 0 && end <= self.classes.num_aux(), "variables in order");
+        for values in values.chunks(BITS_PER_WORD) {
+            let is_dense = self.classes.dense.words()[self.bits.len()];
+            let mut word = 0;
+            for (bit, value) in values.iter().enumerate() {
+                if is_dense >> bit & 1 == 1 {
+                    self.dense.push(*value);
+                } else if *value == Scalar::ONE {
+                    word |= 1 << bit;
+                } else if *value != Scalar::ZERO {
+                    return Err(NotABit { aux: self.num_packed + bit });
+                }
+            }
+            self.bits.push(word);
+            self.num_packed += values.len();
+        }
+        Ok(())
+    }
+
+    /// The witness with these inputs, once all variables are there.
+    pub fn finish(self, inputs: Vec<Scalar>) -> PackedWitness {
+        PackedWitness { inputs, bits: self.bits, dense: self.dense }
+    }
+}
+
 impl PackedWitness {
     /// # Errors
     /// [`NotABit`], the first variable whose value is neither 0 nor 1 though its class says so.
@@ -109,25 +161,10 @@ impl PackedWitness {
     /// # Panics
     /// If `assignment` has another number of aux variables than `classes`.
     pub fn pack(assignment: &Assignment, classes: &VariableClasses) -> Result<Self, NotABit> {
-        let values = &assignment.aux_assignment;
-        assert_eq!(values.len(), classes.num_aux(), "values of the classes' circuit");
-        let mut bits = Vec::with_capacity(values.len().div_ceil(BITS_PER_WORD));
-        let mut dense = Vec::with_capacity(classes.num_dense());
-        for (index, values) in values.chunks(BITS_PER_WORD).enumerate() {
-            let is_dense = classes.dense.words()[index];
-            let mut word = 0;
-            for (bit, value) in values.iter().enumerate() {
-                if is_dense >> bit & 1 == 1 {
-                    dense.push(*value);
-                } else if *value == Scalar::ONE {
-                    word |= 1 << bit;
-                } else if *value != Scalar::ZERO {
-                    return Err(NotABit { aux: index * BITS_PER_WORD + bit });
-                }
-            }
-            bits.push(word);
-        }
-        Ok(Self { inputs: assignment.input_assignment.clone(), bits, dense })
+        assert_eq!(assignment.aux_assignment.len(), classes.num_aux(), "values of the classes' circuit");
+        let mut packer = Packer::new(classes);
+        packer.pack(&assignment.aux_assignment)?;
+        Ok(packer.finish(assignment.input_assignment.clone()))
     }
 
     /// The value of every variable.

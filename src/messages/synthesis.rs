@@ -10,7 +10,7 @@ use blstrs::Scalar;
 
 use crate::circuits::{FilecoinRequest, SrsSource, Workload};
 use crate::error::{EngineError, RequestError, SrsError, SynthesisError};
-use crate::groth16::{Assignment, Blinding, Evaluations, PreparedVerifyingKey, Proof, R1csShape, Srs};
+use crate::groth16::{Blinding, PackedWitness, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, JobId, WorkRef};
 use crate::messages::device::CancelFlag;
 use crate::messages::job::Priority;
@@ -28,19 +28,16 @@ pub struct PreparedCircuit {
 }
 
 impl PreparedCircuit {
-    /// Bytes of one witness.
+    /// Bytes of one witness: a bit or a scalar per aux variable, and a scalar per input.
     pub fn witness_bytes(&self) -> u64 {
-        32 * (self.shape.num_inputs() + self.shape.num_aux()) as u64
+        let (shape, classes) = (&self.shape, self.shape.classes());
+        32 * (shape.num_inputs() + classes.num_dense()) as u64 + 8 * shape.num_aux().div_ceil(64) as u64
     }
 
-    /// Bytes of one witness's row values `a`, `b`, `c`.
-    pub fn evaluations_bytes(&self) -> u64 {
-        3 * 32 * self.shape.num_rows() as u64
-    }
-
-    /// Bytes that a proof on the host takes besides the witness: the row values, on the evaluation domain.
+    /// Bytes that a proof on the host takes besides the witness: two vectors on the evaluation domain, and an eighth of
+    /// one for its roots of unity.
     pub fn host_proof_bytes(&self) -> u64 {
-        (3 * 32) << self.shape.domain_log2()
+        (2 * 32 + 4) << self.shape.domain_log2()
     }
 }
 
@@ -175,13 +172,12 @@ pub struct SynthesizeWitness {
     pub span: tracing::Span,
 }
 
-/// Fact: a witness that satisfies its circuit, with the row values that the check made.
+/// Fact: a witness that satisfies its circuit.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct WitnessSynthesized {
     pub at: WorkRef,
-    pub assignment: Arc<Assignment>,
-    pub evaluations: Evaluations,
+    pub witness: Arc<PackedWitness>,
     /// What the verifier puts in, without the leading one.
     pub public_inputs: Arc<[Scalar]>,
     /// Of the command.
@@ -193,7 +189,7 @@ impl fmt::Debug for WitnessSynthesized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WitnessSynthesized")
             .field("at", &self.at)
-            .field("assignment", &self.assignment)
+            .field("witness", &self.witness)
             .finish_non_exhaustive()
     }
 }
@@ -248,7 +244,7 @@ pub struct ProofsVerified {
 pub struct CheckKey {
     pub at: WorkRef,
     pub circuit: Arc<PreparedCircuit>,
-    pub assignment: Arc<Assignment>,
+    pub witness: Arc<PackedWitness>,
     pub public_inputs: Arc<[Scalar]>,
     pub blinding: Blinding,
     pub priority: Priority,

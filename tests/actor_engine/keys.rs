@@ -159,8 +159,7 @@ fn a_cancelled_check_ends_and_gives_its_memory_back() {
 #[test]
 fn a_check_gets_its_memory_before_new_witnesses_and_is_asked_again_of_a_new_synthesizer() {
     on_paused_arbiter(async {
-        let (witness_bytes, evaluations_bytes) = crate::rig::partition_bytes();
-        let budget = 2 * (witness_bytes + evaluations_bytes);
+        let budget = 2 * crate::rig::partition_bytes();
         let mut rig =
             Rig::start(Settings { num_devices: 1, witness_budget_bytes: budget, ..Settings::default() });
         rig.device_ready(0, 1);

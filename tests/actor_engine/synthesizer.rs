@@ -157,7 +157,7 @@ impl Subject {
         self.address.do_send(CheckKey {
             at: made.at.clone(),
             circuit: Arc::clone(circuit),
-            assignment: made.assignment,
+            witness: made.witness,
             public_inputs: made.public_inputs,
             blinding: Blinding::random(&mut rand::rngs::OsRng),
             priority: Priority::Normal,
@@ -246,16 +246,9 @@ fn witnesses_are_made_and_proofs_judged_one_by_one() {
         let mut proofs = Vec::new();
         for partition in 0..2 {
             let made = subject.witness(&circuit, partition).await;
-            let evaluations = circuit.shape.evaluate(&made.assignment).unwrap();
             let blinding = Blinding::random(&mut rand::rngs::OsRng);
-            let proof: Proof = cuzk::groth16::prover::prove(
-                &circuit.srs,
-                &circuit.shape,
-                &made.assignment,
-                evaluations,
-                &blinding,
-            )
-            .unwrap();
+            let proof: Proof =
+                cuzk::groth16::prover::prove(&circuit.srs, &circuit.shape, &made.witness, &blinding).unwrap();
             proofs.push(UnverifiedProof { at: made.at, proof, public_inputs: made.public_inputs });
         }
         // The second proof is not of the first one's inputs.

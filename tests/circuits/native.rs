@@ -2,35 +2,19 @@
 
 use cuzk::circuits::synthetic::SyntheticOptions;
 use cuzk::circuits::{native, ProofKind, SectorSize, Workload};
-use cuzk::groth16::density::Density;
-use cuzk::groth16::packed::{PackedWitness, VariableClasses};
-use cuzk::groth16::{Assignment, R1csShape, Scalar};
+use cuzk::groth16::R1csShape;
 use cuzk::ids::PartitionIndex;
 
 use crate::common::{decode, shape, Fixture};
 
-/// Bits are the variables whose value is one.
-fn classes(assignment: &Assignment) -> VariableClasses {
-    let values = &assignment.aux_assignment;
-    let mut dense = Density::new(values.len());
-    let is_dense = |value: &Scalar| [0, 1].map(Scalar::from).iter().all(|bit| bit != value);
-    (0..values.len()).filter(|&aux| is_dense(&values[aux])).for_each(|aux| dense.set(aux));
-    VariableClasses::from_dense(dense)
-}
-
 fn check_partition(name: &str, workload: &dyn Workload, partition: u32, shape: &R1csShape) {
     let partition = PartitionIndex(partition);
-    let library = workload.synthesize(partition, shape).unwrap();
-    let classes = classes(&library);
     let fallbacks = native::num_fallbacks();
-    let native = workload.synthesize_packed(partition, shape, &classes).unwrap();
+    let witness = workload.synthesize(partition, shape).unwrap();
     assert_eq!(native::num_fallbacks(), fallbacks, "{name}: the library made the witness");
-    assert!(native.fits(&classes), "{name}");
-    let library = PackedWitness::pack(&library, &classes).unwrap();
-    if native != library {
-        let difference = workload.compare_with_library(partition, &native, &classes);
-        panic!("{name} partition {partition}: {}", difference.unwrap_err());
-    }
+    workload
+        .compare_with_library(partition, &witness, shape)
+        .unwrap_or_else(|error| panic!("{name} partition {partition}: {error}"));
 }
 
 /// All fixtures of a circuit; of each the partitions that `picked` takes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use blstrs::Scalar;
 use cuzk::circuits::{SrsSource, WorkKind, Workload};
 use cuzk::error::SynthesisError;
-use cuzk::groth16::{Assignment, R1csShape};
+use cuzk::groth16::{PackedWitness, R1csShape};
 use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
 use cuzk::messages::job::{Payload, ProofRequest};
 
@@ -52,7 +52,11 @@ impl Workload for OfKind {
         self.workload.record_shape()
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         self.workload.synthesize(partition, shape)
     }
 

@@ -309,8 +309,7 @@ fn refusal_by_inputs(job: &Job) -> Option<DeviceError> {
     if let Err(source) = job.srs.check_fits(&job.shape) {
         return Some(DeviceError::Srs { at: job.at.clone(), source });
     }
-    if let Some((what, needs, has)) = job.witness_mismatch() {
-        let source = SynthesisError::ShapeMismatch { what, needs, has };
+    if let Err(source) = job.check_witness() {
         return Some(DeviceError::Witness { at: job.at.clone(), source });
     }
     job.is_cancelled().then(|| DeviceError::Cancelled { at: job.at.clone() })

@@ -9,7 +9,6 @@ use super::job::{PartitionState, Witness};
 use super::Scheduler;
 use crate::backend::PartitionWork;
 use crate::error::{EngineError, ScheduleError};
-use crate::groth16::Evaluations;
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
 use crate::messages::job::JobEvent;
@@ -64,8 +63,7 @@ impl Scheduler {
         while self.synthesizer.is_some() && self.num_synthesizing < self.config.max_synthesizing.max(1) {
             let Some((job, partition)) = self.next_of(true) else { return };
             let circuit = self.prepared(job).expect("only jobs whose circuit is ready are listed");
-            let (witness_bytes, evaluations_bytes) = (circuit.witness_bytes(), circuit.evaluations_bytes());
-            if !self.witness_memory.reserve(witness_bytes + evaluations_bytes) {
+            if !self.witness_memory.reserve(circuit.witness_bytes()) {
                 return;
             }
             self.ask_for_witness(job, partition, circuit);
@@ -94,7 +92,6 @@ impl Scheduler {
         let partition = entry.partition(index);
         partition.state = PartitionState::Synthesizing { lease };
         partition.witness_bytes = circuit.witness_bytes();
-        partition.evaluations_bytes = circuit.evaluations_bytes();
         if let Some(synthesizer) = &self.synthesizer {
             synthesizer.witness.do_send(command);
         }
@@ -165,7 +162,7 @@ impl Scheduler {
         let partition = entry.partition(index);
         partition.attempts += 1;
         let attempt = Attempt(partition.attempts);
-        let (witness, evaluations) = take_ready(&mut partition.state);
+        let witness = take_ready(&mut partition.state);
         partition.state =
             PartitionState::Proving { attempt, device: id.clone(), witness: witness.clone(), since: now };
         let work = PartitionWork {
@@ -173,8 +170,7 @@ impl Scheduler {
             circuit: circuit.id.clone(),
             shape: Arc::clone(&circuit.shape),
             srs: Arc::clone(&circuit.srs),
-            assignment: witness.assignment,
-            evaluations,
+            witness: witness.values,
             blinding,
         };
         let (priority, cancel, span) = (entry.spec.priority, entry.cancel.clone(), entry.spec.span.clone());
@@ -236,9 +232,9 @@ impl Scheduler {
     }
 }
 
-fn take_ready(state: &mut PartitionState) -> (Witness, Option<Evaluations>) {
+fn take_ready(state: &mut PartitionState) -> Witness {
     match std::mem::replace(state, PartitionState::Waiting) {
-        PartitionState::Ready { witness, evaluations } => (witness, evaluations),
+        PartitionState::Ready { witness } => witness,
         _ => unreachable!("only partitions with a witness are listed as ready"),
     }
 }

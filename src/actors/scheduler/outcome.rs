@@ -117,7 +117,6 @@ impl Scheduler {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let placement = job.spec.placement.clone();
         let partition = job.partition(index);
-        release_evaluations(partition, &mut self.witness_memory);
         let gives_up = match &error {
             DeviceError::NotTaking { .. } => {
                 partition.refusals += 1;
@@ -141,7 +140,7 @@ impl Scheduler {
             PartitionState::Proving { witness, .. } | PartitionState::Suspect { witness, .. } => witness,
             _ => panic!("only an attempt that was made can fail"),
         };
-        partition.state = PartitionState::Ready { witness, evaluations: None };
+        partition.state = PartitionState::Ready { witness };
         self.ready.insert((id, index));
         if !matches!(error, DeviceError::NotTaking { .. }) {
             job.retries += 1;
@@ -211,9 +210,4 @@ pub(super) fn is_allowed(placement: &Placement, device: &DeviceId) -> bool {
         Placement::Any => true,
         Placement::Device(wanted) => wanted == device,
     }
-}
-
-/// The row values of an attempt that has ended are gone, and so is their reservation.
-pub(super) fn release_evaluations(partition: &mut Partition, memory: &mut HostMemory) {
-    memory.release(std::mem::take(&mut partition.evaluations_bytes));
 }

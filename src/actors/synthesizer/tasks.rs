@@ -45,12 +45,11 @@ fn make_witness(command: &SynthesizeWitness) -> Result<WitnessSynthesized, Synth
     let partition = command.at.partition.expect("a witness is asked for a partition");
     let shape = &command.circuit.shape;
     let public_inputs = command.workload.public_inputs(partition)?;
-    let assignment = command.workload.synthesize(partition, shape)?;
-    let evaluations = check_witness(shape, &assignment, &public_inputs)?;
+    let witness = command.workload.synthesize(partition, shape)?;
+    check_witness(shape, &witness, &public_inputs)?;
     Ok(WitnessSynthesized {
         at: command.at.clone(),
-        assignment: Arc::new(assignment),
-        evaluations,
+        witness: Arc::new(witness),
         public_inputs: public_inputs.into(),
         lease: command.lease.clone(),
         elapsed: begun.elapsed(),
@@ -117,8 +116,7 @@ fn prove_on_host(command: &CheckKey) -> Result<Option<Proof>, DeviceError> {
         circuit: command.circuit.id.clone(),
         shape: Arc::clone(&command.circuit.shape),
         srs: Arc::clone(&command.circuit.srs),
-        assignment: Arc::clone(&command.assignment),
-        evaluations: None,
+        witness: Arc::clone(&command.witness),
         blinding: command.blinding,
     });
     for stage in Stage::ALL {

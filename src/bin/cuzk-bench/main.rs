@@ -16,6 +16,7 @@ mod ntt;
 mod proof;
 #[cfg(feature = "cuda")]
 mod report;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ enum Command {
     Kernels(KernelsArgs),
     GenVanilla(gen_vanilla::GenVanillaArgs),
     Layouts(layouts::LayoutsArgs),
+    Witness(witness::WitnessArgs),
 }
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed, a result was wrong or a file cannot be \
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Command::Kernels(args) => run(&args).map_err(Failure::failed),
         Command::GenVanilla(args) => gen_vanilla::run(&args),
         Command::Layouts(args) => layouts::run(&args),
+        Command::Witness(args) => witness::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,7 +12,7 @@ use cuzk::backend::{
 };
 use cuzk::cuda::backend::{select_devices, CudaBackend, CudaFactory};
 use cuzk::groth16::generate::generate_srs;
-use cuzk::groth16::{prover, Assignment, Blinding, PreparedVerifyingKey, Proof, R1csShape, Srs};
+use cuzk::groth16::{prover, Blinding, PackedWitness, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
 use cuzk::policy::plan::{plan, ProvePlan, ShapeSummary, SrsSummary};
 use ff::Field;
@@ -129,7 +129,7 @@ struct ProofCase {
     circuit: CircuitId,
     shape: Arc<R1csShape>,
     srs: Arc<Srs>,
-    assignment: Arc<Assignment>,
+    witness: Arc<PackedWitness>,
     expected: Proof,
     /// The host's prover on the same witness.
     host_time: Duration,
@@ -147,21 +147,18 @@ impl ProofCase {
         assert_eq!(shape.domain_log2(), log2);
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let srs = generate_srs(&shape, &mut rng).expect("it has a key");
-        let assignment =
-            Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux()).expect("it is satisfied");
-        let rows = shape.evaluate(&assignment).expect("shapes agree");
-        shape.check_satisfied(&rows).expect("it is satisfied");
+        let witness = PackedWitness::synthesize(circuit, &shape).expect("it is satisfied");
+        shape.check_satisfied(&witness).expect("it is satisfied");
         let begun = Instant::now();
-        let expected = prover::prove(&srs, &shape, &assignment, rows, &blinding()).expect("the key fits");
+        let expected = prover::prove(&srs, &shape, &witness, &blinding()).expect("the key fits");
         let host_time = begun.elapsed();
-        let verifies =
-            PreparedVerifyingKey::new(&srs.vk).verify(&expected, &assignment.input_assignment[1..]);
+        let verifies = PreparedVerifyingKey::new(&srs.vk).verify(&expected, &witness.inputs[1..]);
         assert!(verifies, "the host's proof of 2^{log2} constraints does not verify");
         Self {
             circuit: CircuitId::new(format!("bench-{log2}-{}", if dense { "dense" } else { "bits" })),
             shape: Arc::new(shape),
             srs: Arc::new(srs),
-            assignment: Arc::new(assignment),
+            witness: Arc::new(witness),
             expected,
             host_time,
         }
@@ -178,8 +175,7 @@ impl ProofCase {
             circuit: self.circuit.clone(),
             shape: Arc::clone(&self.shape),
             srs: Arc::clone(&self.srs),
-            assignment: Arc::clone(&self.assignment),
-            evaluations: Some(self.shape.evaluate(&self.assignment).expect("shapes agree")),
+            witness: Arc::clone(&self.witness),
             blinding: blinding(),
         }
     }
@@ -224,7 +220,7 @@ impl ProofBench {
         let begun = Instant::now();
         let text = |error: cuzk::error::DeviceError| error.to_string();
         self.backend.begin(lane, work, plan).map_err(text)?;
-        let mut wanted = Stage::ALL.into_iter().filter(|stage| *stage != Stage::Evaluate);
+        let mut wanted = Stage::ALL.into_iter();
         let mut in_flight = 0;
         let mut stages = Vec::new();
         let max_in_flight = 1 + self.backend.stages_ahead();
@@ -244,7 +240,7 @@ impl ProofBench {
                     BackendEvent::Aborted { .. } => return Err("aborted".to_owned()),
                 }
             }
-            if stages.len() == Stage::ALL.len() - 1 {
+            if stages.len() == Stage::ALL.len() {
                 break;
             }
             // The device wakes us; the limit is for what happens without a sign.

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use cuzk::circuits::manifest::Manifest;
 use cuzk::circuits::{native, Workload};
-use cuzk::groth16::packed::PackedWitness;
-use cuzk::groth16::R1csShape;
+use cuzk::groth16::{PackedWitness, R1csShape};
 use cuzk::ids::PartitionIndex;
 use rayon::prelude::*;
 
@@ -63,9 +62,8 @@ fn measure(args: &WitnessArgs) -> Result<(), Failure> {
         let (witness, alone) = timed(|| job.make(partition))?;
         print!("partition {partition}: {}, {:.1} MB", seconds(alone), witness.num_bytes() as f64 / 1e6);
         if args.compare {
-            let classes = shape.classes();
             let compare =
-                || workload.compare_with_library(partition, &witness, classes).map_err(Failure::failed);
+                || workload.compare_with_library(partition, &witness, shape).map_err(Failure::failed);
             let ((), library) = timed(compare)?;
             let ratio = library.as_secs_f64() / alone.as_secs_f64();
             print!("; the library's, in {}: {ratio:.1} times as long", seconds(library));

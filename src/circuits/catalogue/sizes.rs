@@ -12,11 +12,15 @@ pub struct CircuitSizes {
     /// The leading one included.
     pub num_inputs: u64,
     pub num_aux: u64,
+    /// Aux variables that the constraints do not make bits.
+    pub num_dense: u64,
     pub domain_log2: u32,
     /// Non-zero entries of A, B and C, where they were counted.
     pub num_nonzero: Option<[u64; 3]>,
     /// Exact size of the parameter file, where one was made or counted.
     pub params_bytes: Option<u64>,
+    /// What the recorded shape takes in memory, where it was recorded.
+    pub shape_bytes: Option<u64>,
 }
 
 /// Host memory that one proof of a circuit takes, in bytes.
@@ -24,11 +28,11 @@ pub struct CircuitSizes {
 pub struct MemoryNeeds {
     /// The proving key. Within 2 % where `CircuitSizes::params_bytes` is unknown.
     pub srs_bytes: u64,
-    /// The constraint matrices: 6 bytes per entry, 4 per row and matrix. `None` where the entries were not counted.
+    /// The constraint matrices, and which variables are bits. `None` where they were not recorded.
     pub shape_bytes: Option<u64>,
     /// One partition's witness.
     pub witness_bytes: u64,
-    /// The three row vectors on the evaluation domain.
+    /// Two row vectors on the evaluation domain, and roots of unity.
     pub evaluation_bytes: u64,
 }
 
@@ -52,49 +56,61 @@ impl CircuitSpec {
                 constraints: 2_687_921,
                 num_inputs: 40,
                 num_aux: 2_685_673,
+                num_dense: 43_806,
                 domain_log2: 22,
                 num_nonzero: Some([6_421_005, 2_689_006, 5_824_682]),
                 params_bytes: Some(1_114_707_768),
+                shape_bytes: None,
             }),
             (Porep, SectorSize::Size8MiB) => Some(CircuitSizes {
                 constraints: 3_844_929,
                 num_inputs: 40,
                 num_aux: 3_842_449,
+                num_dense: 111_998,
                 domain_log2: 22,
                 num_nonzero: Some([9_388_453, 3_847_886, 8_234_882]),
                 params_bytes: Some(1_429_027_896),
+                shape_bytes: None,
             }),
             (Porep, SectorSize::Size512MiB) => Some(CircuitSizes {
                 constraints: 4_423_433,
                 num_inputs: 40,
                 num_aux: 4_420_837,
+                num_dense: 146_094,
                 domain_log2: 23,
                 num_nonzero: Some([10_872_177, 4_427_326, 9_439_982]),
                 params_bytes: Some(1_988_841_144),
+                shape_bytes: None,
             }),
             (Porep, SectorSize::Size32GiB) => Some(CircuitSizes {
                 constraints: 130_278_869,
                 num_inputs: 328,
                 num_aux: 130_169_893,
+                num_dense: 1_699_102,
                 domain_log2: 27,
                 num_nonzero: None,
                 params_bytes: None,
+                shape_bytes: None,
             }),
             (Snap, SectorSize::Size2KiB) => Some(CircuitSizes {
                 constraints: 1_705_039,
                 num_inputs: 5,
                 num_aux: 1_703_569,
+                num_dense: 25_896,
                 domain_log2: 21,
                 num_nonzero: Some([4_030_892, 1_706_537, 3_616_648]),
                 params_bytes: Some(655_789_464),
+                shape_bytes: None,
             }),
             (Snap, SectorSize::Size8MiB) => Some(CircuitSizes {
                 constraints: 10_007_503,
                 num_inputs: 5,
                 num_aux: 9_998_039,
+                num_dense: 70_266,
                 domain_log2: 24,
                 num_nonzero: Some([23_284_278, 10_015_181, 21_302_734]),
                 params_bytes: Some(4_268_165_208),
+                shape_bytes: None,
             }),
             (Porep | Snap, _) => None,
         }
@@ -112,6 +128,8 @@ impl CircuitSpec {
             SectorSize::Size64GiB => return None,
         };
         let sectors = u64::from(self.max_sectors());
+        // Each level of a path has as many bits as say which child it comes from.
+        let bits_per_path = 10 + 5 * (levels - 2);
         let (constraints, num_aux, num_inputs) = match self.kind {
             ProofKind::WindowPostPartition => (
                 sectors * (10_933 + 5_300 * (levels - 2)),
@@ -120,23 +138,35 @@ impl CircuitSpec {
             ),
             _ => (66 * (1_375 + 530 * (levels - 2)), 66 * (1_389 + 537 * (levels - 2)), 133),
         };
-        let (num_nonzero, params_bytes) = match (self.kind, self.sector_size) {
+        let (num_nonzero, params_bytes, shape_bytes) = match (self.kind, self.sector_size) {
             (ProofKind::WindowPostPartition, SectorSize::Size2KiB) => {
-                (Some([150_285, 22_230, 27_456]), Some(11_501_496))
+                (Some([150_285, 22_230, 27_456]), Some(11_501_496), None)
             }
             (ProofKind::WindowPostPartition, SectorSize::Size8MiB) => {
-                (Some([442_285, 65_350, 80_736]), Some(30_859_704))
+                (Some([442_285, 65_350, 80_736]), Some(30_859_704), None)
             }
             (ProofKind::WinningPost, SectorSize::Size2KiB) => {
-                (Some([621_985, 92_070, 113_652]), Some(47_299_128))
+                (Some([621_985, 92_070, 113_652]), Some(47_299_128), None)
             }
             (ProofKind::WinningPost, SectorSize::Size8MiB) => {
-                (Some([1_585_585, 234_366, 289_476]), Some(113_383_224))
+                (Some([1_585_585, 234_366, 289_476]), Some(113_383_224), None)
             }
-            _ => (None, None),
+            _ => (None, None, None),
         };
-        let domain_log2 = (constraints + num_inputs).next_power_of_two().ilog2();
-        Some(CircuitSizes { constraints, num_inputs, num_aux, domain_log2, num_nonzero, params_bytes })
+        let num_paths = match self.kind {
+            ProofKind::WindowPostPartition => 10 * sectors,
+            _ => 66,
+        };
+        Some(CircuitSizes {
+            constraints,
+            num_inputs,
+            num_aux,
+            num_dense: num_aux - num_paths * bits_per_path,
+            domain_log2: (constraints + num_inputs).next_power_of_two().ilog2(),
+            num_nonzero,
+            params_bytes,
+            shape_bytes,
+        })
     }
 
     /// The size of the parameter file: exact where one was made or counted, else within 2 %. `None` where the circuit's
@@ -149,14 +179,11 @@ impl CircuitSpec {
     /// What one proof of this circuit takes; `None` where its size is not known.
     pub fn memory(&self) -> Option<MemoryNeeds> {
         let sizes = self.sizes()?;
-        let rows = sizes.constraints + sizes.num_inputs;
         Some(MemoryNeeds {
             srs_bytes: self.params_bytes()?,
-            shape_bytes: sizes
-                .num_nonzero
-                .map(|entries| 6 * entries.iter().sum::<u64>() + 3 * 4 * (rows + 1)),
-            witness_bytes: 32 * (sizes.num_inputs + sizes.num_aux),
-            evaluation_bytes: (3 * 32) << sizes.domain_log2,
+            shape_bytes: sizes.shape_bytes,
+            witness_bytes: 32 * (sizes.num_inputs + sizes.num_dense) + 8 * sizes.num_aux.div_ceil(64),
+            evaluation_bytes: (2 * 32 + 4) << sizes.domain_log2,
         })
     }
 
