@@ -84,7 +84,7 @@ impl Default for GpusConfig {
 pub struct MemoryConfig {
     /// Of circuits: shapes and proving keys.
     pub circuit_budget: MemoryBudget,
-    /// Of witnesses and their row values.
+    /// Of witnesses.
     pub witness_budget: MemoryBudget,
 }
 

@@ -4,6 +4,7 @@ use blstrs::{G1Projective, G2Projective, Scalar};
 
 use crate::backend::{PartitionWork, Stage};
 use crate::error::DeviceError;
+use crate::groth16::domain::quotient_bytes;
 use crate::groth16::prover::{assemble, divide, evaluate, sum_a, sum_b_g1, sum_b_g2, sum_h, sum_l};
 use crate::groth16::{Proof, QuerySums};
 
@@ -75,11 +76,11 @@ impl ProofSteps {
         self.proof.take()
     }
 
-    /// Bytes of the vectors held now: witness, row values, quotient.
+    /// Bytes of the vectors held now: row values, quotient. The witness is the sender's, who accounts for it.
     pub fn memory_bytes(&self) -> u64 {
         let rows = self.rows.as_ref().map_or(0, |[a, b]| a.len() + b.len());
         let quotient = self.quotient.as_ref().map_or(0, Vec::len);
-        self.work.witness.num_bytes() + SCALAR_BYTES * (rows + quotient) as u64
+        SCALAR_BYTES * (rows + quotient) as u64
     }
 
     /// The highest value of the same so far, also within stages.
@@ -96,8 +97,7 @@ impl ProofSteps {
     fn divide(&mut self) -> Result<(), DeviceError> {
         let [a, b] = self.rows.take().ok_or_else(|| self.missing(Stage::Quotient, "row values"))?;
         let PartitionWork { shape, witness, .. } = &self.work;
-        // The row values grow to the domain's size in place.
-        let peak_bytes = witness.num_bytes() + ((2 * SCALAR_BYTES) << shape.domain_log2());
+        let peak_bytes = quotient_bytes(shape.domain_log2());
         let quotient = divide(shape, witness, a, b);
         self.quotient = Some(quotient.map_err(|error| self.fault(Stage::Quotient, error.to_string()))?);
         self.note_memory(peak_bytes);

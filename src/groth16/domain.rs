@@ -68,6 +68,15 @@ pub fn quotient(
     a
 }
 
+/// Bytes that [`quotient`] works in: the given vectors, on the whole domain, and its tables.
+pub fn quotient_bytes(domain_log2: u32) -> u64 {
+    let n = 1u64 << domain_log2;
+    let low = MIN_TASK_LEN as u64;
+    let coset_powers = 3 * (low.min(n) + (n / low).max(1));
+    let table = 1 << domain_log2.saturating_sub(1 + skipped_bits(domain_log2));
+    32 * (2 * n + table + coset_powers)
+}
+
 /// In-place inverse NTT over the domain of `values.len()` points (natural order in and out).
 /// Used by the parameter generator for the Lagrange coefficients at tau.
 ///
@@ -123,6 +132,14 @@ fn bit_reversed_powers(factor: Scalar, base: Scalar, bits: u32) -> Vec<Scalar> {
     powers
 }
 
+fn skipped_bits(log2: u32) -> u32 {
+    if log2 < COMPACT_LOG2 {
+        0
+    } else {
+        COMPACT_BITS
+    }
+}
+
 /// The twiddles `-ω^brv(b)`, `b < n/2`, of a transform of length `n`.
 struct Twiddles {
     /// The first of them: all, or a quarter. Those of a transform half as long are the first half.
@@ -134,8 +151,7 @@ struct Twiddles {
 
 impl Twiddles {
     fn new(log2: u32) -> Self {
-        let skipped = if log2 < COMPACT_LOG2 { 0 } else { COMPACT_BITS };
-        Self::with_skipped_bits(log2, skipped)
+        Self::with_skipped_bits(log2, skipped_bits(log2))
     }
 
     /// A table of `2^-skipped` of the twiddles.

@@ -212,14 +212,18 @@ impl R1csShape {
         &self.classes
     }
 
+    /// Bytes of them that the matrices take.
+    pub fn num_matrices_bytes(&self) -> u64 {
+        self.rows.num_bytes() + 32 * self.coefficients.len() as u64
+    }
+
     /// Bytes held in memory.
     pub fn num_bytes(&self) -> u64 {
         let densities = [&self.a_aux_density, &self.b_input_density, &self.b_aux_density];
-        self.rows.num_bytes()
+        self.num_matrices_bytes()
             + densities.map(RankedDensity::num_bytes).iter().sum::<u64>()
             + self.classes.num_bytes()
             + self.small.num_bytes()
-            + 32 * self.coefficients.len() as u64
     }
 
     /// The column of a variable: inputs first, aux variables after them.

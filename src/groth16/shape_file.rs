@@ -139,7 +139,8 @@ fn checked_shape(content: ContentIn) -> Result<R1csShape, &'static str> {
     if content.coefficient_indices.iter().any(|&index| usize::from(index) >= coefficients.len()) {
         return Err("a coefficient's index is out of range");
     }
-    let to_pattern = |([a, b, c], [aux_step, input_step])| Pattern { ends: [a, b, c], aux_step, input_step };
+    let to_pattern =
+        |(ends, [aux_step, input_step]): ([u32; 3], [i32; 2])| Pattern { ends, aux_step, input_step };
     let patterns = content.patterns.into_iter().map(to_pattern).collect();
     let patterns = PatternTable::from_parts(patterns, content.codes, content.coefficient_indices)?;
     let runs: Vec<Run> = content.runs.into_iter().map(|(start, length)| Run { start, length }).collect();

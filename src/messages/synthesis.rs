@@ -10,6 +10,7 @@ use blstrs::Scalar;
 
 use crate::circuits::{FilecoinRequest, SrsSource, Workload};
 use crate::error::{EngineError, RequestError, SrsError, SynthesisError};
+use crate::groth16::domain::quotient_bytes;
 use crate::groth16::{Blinding, PackedWitness, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, JobId, WorkRef};
 use crate::messages::device::CancelFlag;
@@ -34,10 +35,9 @@ impl PreparedCircuit {
         32 * (shape.num_inputs() + classes.num_dense()) as u64 + 8 * shape.num_aux().div_ceil(64) as u64
     }
 
-    /// Bytes that a proof on the host takes besides the witness: two vectors on the evaluation domain, and an eighth of
-    /// one for its roots of unity.
+    /// Bytes that a proof on the host takes besides the witness.
     pub fn host_proof_bytes(&self) -> u64 {
-        (2 * 32 + 4) << self.shape.domain_log2()
+        quotient_bytes(self.shape.domain_log2())
     }
 }
 

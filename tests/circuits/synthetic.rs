@@ -45,9 +45,9 @@ fn check_partition(options: &SyntheticOptions, partition: u32) {
     let workload = decode(request(options)).unwrap();
     assert_eq!(workload.circuit().as_str(), circuit);
     let (shape, partition) = (shape(&circuit), PartitionIndex(partition));
-    let assignment = workload.synthesize(partition, &shape).unwrap();
+    let witness = workload.synthesize(partition, &shape).unwrap();
     let inputs = workload.public_inputs(partition).unwrap();
-    check_witness(&shape, &assignment, &inputs).unwrap_or_else(|error| panic!("{circuit}: {error}"));
+    check_witness(&shape, &witness, &inputs).unwrap_or_else(|error| panic!("{circuit}: {error}"));
 }
 
 #[test]

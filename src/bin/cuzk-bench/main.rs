@@ -16,13 +16,15 @@ mod ntt;
 mod proof;
 #[cfg(feature = "cuda")]
 mod report;
+mod shape;
 mod witness;
 
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Measures CuZK's GPU kernels, and checks every result that a figure stands on; makes inputs for measurements.
+/// Measures CuZK's GPU kernels and shapes, and checks every result that a figure stands on; makes inputs for
+/// measurements.
 #[derive(Parser)]
 #[command(name = "cuzk-bench", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -35,6 +37,7 @@ enum Command {
     Kernels(KernelsArgs),
     GenVanilla(gen_vanilla::GenVanillaArgs),
     Layouts(layouts::LayoutsArgs),
+    Shape(shape::ShapeArgs),
     Witness(witness::WitnessArgs),
 }
 
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Kernels(args) => run(&args).map_err(Failure::failed),
         Command::GenVanilla(args) => gen_vanilla::run(&args),
         Command::Layouts(args) => layouts::run(&args),
+        Command::Shape(args) => shape::run(&args),
         Command::Witness(args) => witness::run(&args),
     };
     match done {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{CircuitSpec, ProofKind, SectorSize};
+use crate::groth16::domain::quotient_bytes;
 
 /// The size of one circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -183,7 +184,7 @@ impl CircuitSpec {
             srs_bytes: self.params_bytes()?,
             shape_bytes: sizes.shape_bytes,
             witness_bytes: 32 * (sizes.num_inputs + sizes.num_dense) + 8 * sizes.num_aux.div_ceil(64),
-            evaluation_bytes: (2 * 32 + 4) << sizes.domain_log2,
+            evaluation_bytes: quotient_bytes(sizes.domain_log2),
         })
     }
 

@@ -362,7 +362,7 @@ mod tests {
         other.comm_c = nodes.replica();
         let place = post::Place { comm_r: public.comm_r.into(), proof: &other };
         let why = compare(circuit, |classes| post::witness(classes, &[place])).unwrap_err();
-        assert_eq!(why, "variable 1 (sector_0/comm_c/num) differs");
+        assert_eq!(why, "variable 1 (outer namespace/sector_0/comm_c/num) differs");
         let place = post::Place { comm_r: Scalar::from(7), proof: &sector };
         let why = compare(circuit, |classes| post::witness(classes, &[place])).unwrap_err();
         assert_eq!(why, "public input 1 differs");

@@ -114,18 +114,20 @@ impl RowsBuilder {
 
     /// The number of the row's pattern.
     fn intern(&mut self, row: TaggedRow<'_>, steps: [i32; 2]) -> Result<u32, SynthesisError> {
-        let Self { patterns, known, hashes, codes, .. } = self;
-        let hash = hash_of(&row, steps, codes);
+        let Self { patterns, known, hashes, codes, runs, .. } = self;
         let lengths = row.lengths.map(|length| length as usize);
         let is_same = |&id: &u32| {
             let (pattern, terms) = (patterns.pattern(id), patterns.row(id));
-            hashes[id as usize] == hash
-                && terms.map(|terms| terms.codes.len()) == lengths
+            terms.map(|terms| terms.codes.len()) == lengths
                 && [pattern.aux_step, pattern.input_step] == steps
                 && patterns.entries(id).codes == codes.as_slice()
                 && patterns.entries(id).coefficients == row.coefficients
         };
-        if let Some(&id) = known.find(hash, is_same) {
+        if let Some(id) = runs.expected().filter(is_same) {
+            return Ok(id);
+        }
+        let hash = hash_of(&row, steps, codes);
+        if let Some(&id) = known.find(hash, |id| hashes[*id as usize] == hash && is_same(id)) {
             return Ok(id);
         }
         let id = patterns
@@ -192,9 +194,14 @@ struct RunBuilder {
 }
 
 impl RunBuilder {
+    /// What comes next if the run that repeats earlier ids goes on.
+    fn expected(&self) -> Option<u32> {
+        self.ids.get(self.start + self.length).copied().filter(|_| self.repeats)
+    }
+
     fn push(&mut self, id: u32) {
         if self.repeats {
-            if self.ids.get(self.start + self.length) == Some(&id) {
+            if self.expected() == Some(id) {
                 self.length += 1;
                 return;
             }
