@@ -101,7 +101,7 @@ fn compare_porep<T: SectorTree>(
     let column = |nodes: &mut Nodes, native: &mut Vec<porep::Column>| {
         let rows = [nodes.replica(), nodes.replica()];
         let path = nodes.replica_path::<T>(arities);
-        native.push(porep::Column::new(rows.map(Into::into).into(), Path::new(&path)));
+        native.push(porep::Column::new(rows.map(<[u8; 32]>::from).to_vec(), Path::new(&path)));
         stacked::ColumnProof::new(0, rows.into(), path)
     };
     let (mut drg_parents, mut exp_parents) = (Vec::new(), Vec::new());

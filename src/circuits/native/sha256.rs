@@ -336,7 +336,7 @@ impl Hashing<'_> {
     fn block(&mut self, writer: &mut Writer<'_>, kind: BlockKind, left: NodeWords, right: NodeWords) {
         compress(&mut self.state, &block(left, right), &mut self.signals);
         let layout = self.layouts.of(kind);
-        writer.many_bits(layout.num_variables, layout.values(&self.signals));
+        writer.many_bits(layout.num_variables(), layout.values(&self.signals));
     }
 
     /// Packs the digest's low 254 bits into a number.
