@@ -416,7 +416,7 @@ mod tests {
     fn the_stored_layouts_read_and_write_back() {
         let stored = include_str!("layouts/sha256.txt");
         assert_eq!(stored.parse::<Layouts>().unwrap().to_string(), stored);
-        assert_eq!(LAYOUTS.of(BlockKind::LabelMiddle).num_variables(), 26_618);
+        assert_eq!(LAYOUTS.of(BlockKind::LabelMiddle).num_variables(), 26_158);
     }
 
     #[test]
