@@ -9,7 +9,7 @@ use std::fmt::Display;
 use bellpepper_core::Circuit;
 use blstrs::Scalar;
 use ff::Field;
-use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonHasher};
+use filecoin_hashers::poseidon::PoseidonDomain;
 use filecoin_hashers::sha256::{Sha256Domain, Sha256Hasher};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
