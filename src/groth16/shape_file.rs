@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bincode::Options;
 use blstrs::Scalar;
-use ff::{Field, PrimeField};
+use ff::Field;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

@@ -174,23 +174,22 @@ fn a_check_gets_its_memory_before_new_witnesses_and_is_asked_again_of_a_new_synt
             let verify = rig.verify().await;
             rig.verdict(verify, false);
         }
-        // The second witness takes what the check needs; the third must not get it first.
+        // The second witness may give back what the check needs; the third must not get it first.
         rig.nothing_asked().await;
         rig.synthesized(second);
         let command = rig.next_placed().await;
         rig.proved(command);
         let verify = rig.verify().await;
         rig.synthesizer_ready();
-        let check = rig.check_key().await;
         drop(verify);
-        rig.verify().await;
+        let verify = rig.verify().await;
+        rig.nothing_asked().await;
+        rig.verdict(verify, true);
+        // Nothing that runs makes more room: the check goes through, and still before the third witness.
+        let check = rig.check_key().await;
         rig.synthesizer_ready();
         drop(check);
-        let labels: Vec<bool> = vec![
-            matches!(rig.asked.next().await, rig::Asked::Verify(_)),
-            matches!(rig.asked.next().await, rig::Asked::CheckKey(_)),
-        ];
-        assert_eq!(labels, [true, true]);
+        rig.check_key().await;
         rig.end().await;
     });
 }

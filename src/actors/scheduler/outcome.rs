@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::circuits::Circuit;
 use super::devices::Service;
 use super::job::{Job, Partition, PartitionState, MAX_REFUSALS};
-use super::memory::HostMemory;
 use super::{EndedJob, Scheduler};
 use crate::error::{DeviceError, EngineError, ErrorClass, ScheduleError};
 use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};

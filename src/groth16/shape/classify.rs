@@ -420,8 +420,8 @@ mod tests {
         assert_eq!(with(&[product.clone(), majority.clone()]), [false; 5]);
         // bc is a bit, but not known to be the product.
         assert_eq!(with(&[bit(3), majority.clone()]), [false, false, false, false, true]);
-        // Another product before it.
-        let other = [vec![(a, 1)], vec![(c, 1)], vec![(bc, 1)]];
+        // Another gate before it: where b = c = 0 and a = 1, the majority would be -1.
+        let other = [vec![(ONE, 1), (b, -1)], vec![(ONE, 1), (c, -1)], vec![(bc, 1)]];
         assert_eq!(with(&[other, majority]), [false, false, false, false, true]);
     }
 
@@ -437,7 +437,7 @@ mod tests {
                 for [a, b, c] in [[&a, &b, &c], [&a.not(), &b, &c.not()], [&c, &b.not(), &a.not()]] {
                     Boolean::xor(&mut *cs, a, b)?;
                     Boolean::and(&mut *cs, a, c)?;
-                    Boolean::or(&mut *cs, b, c)?;
+                    Boolean::and(&mut *cs, &b.not(), &c.not())?;
                     Boolean::sha256_ch(&mut *cs, a, b, c)?;
                     Boolean::sha256_maj(&mut *cs, a, b, c)?;
                 }
