@@ -14,7 +14,8 @@ use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::drgraph::Graph;
 use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_porep::stacked::{
-    self, generate_replica_id, ChallengeRequirements, Challenges, StackedCircuit, StackedCompound, StackedDrg, TOTAL_PARENTS,
+    self, generate_replica_id, ChallengeRequirements, Challenges, StackedCircuit, StackedCompound,
+    StackedDrg, TOTAL_PARENTS,
 };
 
 use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
@@ -389,7 +390,10 @@ fn parent_labels<Tree: SectorTree>(columns: &Columns<Tree>, layer: usize) -> Vec
 
 impl<Tree: SectorTree> PorepJob<Tree> {
     /// The library's own circuit of a partition.
-    fn library_circuit(&self, partition: PartitionIndex) -> Result<StackedCircuit<Tree, Sha256Hasher>, SynthesisError> {
+    fn library_circuit(
+        &self,
+        partition: PartitionIndex,
+    ) -> Result<StackedCircuit<Tree, Sha256Hasher>, SynthesisError> {
         let proofs = &partition_of(&self.partitions, partition)?.proofs;
         <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
             &self.inputs,

@@ -291,7 +291,10 @@ impl<Tree: SectorTree> PostJob<Tree> {
 
 impl<Tree: SectorTree> PostJob<Tree> {
     /// The library's own circuit of a partition.
-    fn library_circuit(&self, partition: PartitionIndex) -> Result<FallbackPoStCircuit<Tree>, SynthesisError> {
+    fn library_circuit(
+        &self,
+        partition: PartitionIndex,
+    ) -> Result<FallbackPoStCircuit<Tree>, SynthesisError> {
         let proof = partition_of(std::slice::from_ref(&self.proof), partition)?;
         // `inputs` holds this partition's sectors only, so theirs is chunk 0, whatever the partition's index.
         <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
@@ -344,7 +347,11 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
         let places: Vec<_> = proof.sectors.iter().enumerate().map(place).collect();
         native::make(
             &self.circuit().to_string(),
-            || native::check_post::<Tree>(&native::Path::new(&proof.sectors[0].inclusion_proofs[0]).arities()),
+            || {
+                native::check_post::<Tree>(
+                    &native::Path::new(&proof.sectors[0].inclusion_proofs[0]).arities(),
+                )
+            },
             || native::post::witness(shape.classes(), &places),
             || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )

@@ -12,8 +12,8 @@ use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_update::constants::h_default;
 use storage_proofs_update::{
-    phi, rho, ChallengeProof, Challenges, EmptySectorUpdate, EmptySectorUpdateCircuit, EmptySectorUpdateCompound, PartitionProof,
-    PublicInputs, PublicParams,
+    phi, rho, ChallengeProof, Challenges, EmptySectorUpdate, EmptySectorUpdateCircuit,
+    EmptySectorUpdateCompound, PartitionProof, PublicInputs, PublicParams,
 };
 
 use crate::circuits::catalogue::RegisteredProof;
@@ -233,7 +233,10 @@ fn check_apex_tree<Tree: SectorTree>(
 
 impl<Tree: SectorTree> SnapJob<Tree> {
     /// The library's own circuit of a partition.
-    fn library_circuit(&self, partition: PartitionIndex) -> Result<EmptySectorUpdateCircuit<Tree>, SynthesisError> {
+    fn library_circuit(
+        &self,
+        partition: PartitionIndex,
+    ) -> Result<EmptySectorUpdateCircuit<Tree>, SynthesisError> {
         let proof = partition_of(&self.partitions, partition)?;
         let number = Some(partition.0 as usize);
         <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
@@ -285,7 +288,10 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
             || native::check_snap::<Tree>(params, inputs.h, &arities()),
             || {
                 let number = partition.0 as usize;
-                native::snap::witness(shape.classes(), &native::snap::Partition { params, inputs, number, proof })
+                native::snap::witness(
+                    shape.classes(),
+                    &native::snap::Partition { params, inputs, number, proof },
+                )
             },
             || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )

@@ -221,7 +221,8 @@ fn compare_snap<T: SectorTree>(
         challenge_proofs: vec![challenge_proof],
     };
     // The library asserts that the new leaf is the encoded one.
-    let encoded = snap::Partition { params: &params, inputs: &inputs, number: inputs.k, proof: &proof }.encoded(0);
+    let encoded =
+        snap::Partition { params: &params, inputs: &inputs, number: inputs.k, proof: &proof }.encoded(0);
     let levels = proof.challenge_proofs[0].proof_r_new.path();
     proof.challenge_proofs[0].proof_r_new =
         TreePath::<T>::from_parts(encoded.into(), nodes.replica(), levels);
@@ -245,7 +246,8 @@ fn compare<C: Circuit<Scalar>, E: Display>(
     native: impl FnOnce(&VariableClasses) -> Result<PackedWitness, Misfit>,
 ) -> Result<(), String> {
     let circuit = || circuit().map_err(|error| SynthesisError::Circuit(error.to_string()));
-    let library = catch_panic(|| Assignment::synthesize(circuit()?, 0, 0)).map_err(|error| error.to_string())?;
+    let library =
+        catch_panic(|| Assignment::synthesize(circuit()?, 0, 0)).map_err(|error| error.to_string())?;
     let values = &library.aux_assignment;
     let mut dense = Density::new(values.len());
     let is_dense = |value: Scalar| value != Scalar::ZERO && value != Scalar::ONE;
@@ -257,7 +259,8 @@ fn compare<C: Circuit<Scalar>, E: Display>(
     })?;
     let library = PackedWitness::pack(&library, &classes).expect("bits are those that are");
     if library.inputs != native.inputs {
-        let same = library.inputs.iter().zip(&native.inputs).take_while(|(library, native)| library == native);
+        let same =
+            library.inputs.iter().zip(&native.inputs).take_while(|(library, native)| library == native);
         return Err(format!("public input {} differs", same.count()));
     }
     match first_difference(&classes, &library, &native) {
@@ -266,17 +269,16 @@ fn compare<C: Circuit<Scalar>, E: Display>(
     }
 }
 
-fn name_difference<C: Circuit<Scalar>>(circuit: &impl Fn() -> Result<C, SynthesisError>, aux: usize) -> String {
+fn name_difference<C: Circuit<Scalar>>(
+    circuit: &impl Fn() -> Result<C, SynthesisError>,
+    aux: usize,
+) -> String {
     let name = circuit().map_or_else(|error| error.to_string(), |circuit| variable_name(circuit, aux));
     format!("variable {aux} ({name}) differs")
 }
 
 /// The first variable whose value differs between two witnesses of one circuit.
-fn first_difference(
-    classes: &VariableClasses,
-    left: &PackedWitness,
-    right: &PackedWitness,
-) -> Option<usize> {
+fn first_difference(classes: &VariableClasses, left: &PackedWitness, right: &PackedWitness) -> Option<usize> {
     let word = left.bits.iter().zip(&right.bits).position(|(left, right)| left != right);
     let bit = word.map(|word| 64 * word + (left.bits[word] ^ right.bits[word]).trailing_zeros() as usize);
     let rank = left.dense.iter().zip(&right.dense).position(|(left, right)| left != right);
@@ -321,7 +323,8 @@ mod tests {
             api_version: storage_proofs_core::api_version::ApiVersion::V1_1_0,
             api_features: Vec::new(),
         };
-        <StackedDrg<'_, T, Sha256Hasher> as storage_proofs_core::proof::ProofScheme<'_>>::setup(&setup).unwrap()
+        <StackedDrg<'_, T, Sha256Hasher> as storage_proofs_core::proof::ProofScheme<'_>>::setup(&setup)
+            .unwrap()
     }
 
     /// Among them: all-zero and all-one labels, and parents that are all the same.

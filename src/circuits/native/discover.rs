@@ -97,7 +97,8 @@ impl Circuit<Scalar> for BlockSample {
 /// [`DiscoveryError`], naming the variable that could not be matched.
 pub(super) fn discover(seed: u64) -> Result<Layouts, DiscoveryError> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let layouts = BlockKind::ALL.iter().map(|kind| discover_block(*kind, &mut rng)).collect::<Result<Vec<_>, _>>()?;
+    let layouts =
+        BlockKind::ALL.iter().map(|kind| discover_block(*kind, &mut rng)).collect::<Result<Vec<_>, _>>()?;
     Ok(Layouts::new(layouts.try_into().expect("one was made of each kind")))
 }
 
@@ -142,7 +143,8 @@ struct Place {
 impl Place {
     fn all(signals: &[[u128; SIGNAL_BITS]]) -> impl Iterator<Item = (Self, u128)> + '_ {
         let places = [false, true].into_iter().flat_map(|inverted| {
-            (0..NUM_SIGNALS).flat_map(move |signal| (0..SIGNAL_BITS).map(move |bit| Self { signal, bit, inverted }))
+            (0..NUM_SIGNALS)
+                .flat_map(move |signal| (0..SIGNAL_BITS).map(move |bit| Self { signal, bit, inverted }))
         });
         places.map(|place| (place, place.fingerprint(signals)))
     }
@@ -205,18 +207,21 @@ mod tests {
 
     #[test]
     fn extreme_blocks_have_the_librarys_values() {
-        for (kind, first, second) in BlockKind::ALL
-            .into_iter()
-            .flat_map(|kind| EXTREMES.into_iter().flat_map(move |first| EXTREMES.map(|second| (kind, first, second))))
-        {
+        for (kind, first, second) in BlockKind::ALL.into_iter().flat_map(|kind| {
+            EXTREMES.into_iter().flat_map(move |first| EXTREMES.map(|second| (kind, first, second)))
+        }) {
             let mut words = [first, second].into_iter().cycle();
             let sample = BlockSample::new(kind, 11, || words.next().unwrap());
             let library = Assignment::synthesize(sample.clone(), 1, 0).unwrap().aux_assignment;
             let (mut state, mut signals) = (sample.state, [0; NUM_SIGNALS]);
             compress(&mut state, &sample.message, &mut signals);
             let bits = LAYOUTS.of(kind).values(&signals);
-            let native = bits.flat_map(|(value, len)| (0..len).map(move |bit| Scalar::from(value >> bit & 1)));
-            assert!(library[sample.num_inputs()..].iter().copied().eq(native), "{kind:?} {first:x} {second:x}");
+            let native =
+                bits.flat_map(|(value, len)| (0..len).map(move |bit| Scalar::from(value >> bit & 1)));
+            assert!(
+                library[sample.num_inputs()..].iter().copied().eq(native),
+                "{kind:?} {first:x} {second:x}"
+            );
         }
     }
 

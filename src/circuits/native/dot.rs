@@ -123,9 +123,18 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for _ in 0..1000 {
             check(&[Scalar::random(&mut rng)], &[Scalar::random(&mut rng)]);
-            check::<3>(&[(); 3].map(|()| Scalar::random(&mut rng)), &[(); 3].map(|()| Scalar::random(&mut rng)));
-            check::<9>(&[(); 9].map(|()| Scalar::random(&mut rng)), &[(); 9].map(|()| Scalar::random(&mut rng)));
-            check::<12>(&[(); 12].map(|()| Scalar::random(&mut rng)), &[(); 12].map(|()| Scalar::random(&mut rng)));
+            check::<3>(
+                &[(); 3].map(|()| Scalar::random(&mut rng)),
+                &[(); 3].map(|()| Scalar::random(&mut rng)),
+            );
+            check::<9>(
+                &[(); 9].map(|()| Scalar::random(&mut rng)),
+                &[(); 9].map(|()| Scalar::random(&mut rng)),
+            );
+            check::<12>(
+                &[(); 12].map(|()| Scalar::random(&mut rng)),
+                &[(); 12].map(|()| Scalar::random(&mut rng)),
+            );
         }
     }
 

@@ -108,7 +108,11 @@ fn is_trusted(circuit: &str, check: impl FnOnce() -> Result<(), String>) -> bool
 }
 
 fn warn(circuit: &str, why: &str) {
-    tracing::warn!(circuit, why, "native witnesses are not this circuit's: its library makes them, which is slow");
+    tracing::warn!(
+        circuit,
+        why,
+        "native witnesses are not this circuit's: its library makes them, which is slow"
+    );
 }
 
 #[cfg(test)]
@@ -122,7 +126,8 @@ mod tests {
     #[test]
     fn what_does_not_agree_is_made_by_the_library() {
         let library = || Ok(witness(2));
-        let made = |circuit: &str, check, native| make(circuit, || check, || native, library).unwrap().inputs.len();
+        let made =
+            |circuit: &str, check, native| make(circuit, || check, || native, library).unwrap().inputs.len();
         let before = num_fallbacks();
         assert_eq!(made("agrees", Ok(()), Ok(witness(1))), 1);
         assert_eq!(num_fallbacks(), before);

@@ -109,7 +109,8 @@ fn write_challenge(writer: &mut Writer<'_>, replica_id: NodeWords, challenge: &C
 }
 
 fn write_column(writer: &mut Writer<'_>, column: &Column) {
-    let scalar = |row: &[u8; 32]| Scalar::from_repr_vartime(*row).expect("nodes were checked to be canonical");
+    let scalar =
+        |row: &[u8; 32]| Scalar::from_repr_vartime(*row).expect("nodes were checked to be canonical");
     let rows: Vec<Scalar> = column.rows.iter().map(scalar).collect();
     writer.nums(&rows);
     let leaf = poseidon::hash(writer, &rows);

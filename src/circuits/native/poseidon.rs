@@ -78,7 +78,8 @@ impl<const W: usize> Poseidon<W> {
         let first_keys = row(0);
         let full_keys: Vec<[Scalar; W]> = early.chain(late).collect();
         let tag = constants.domain_tag + first_keys[0];
-        let matrix = |rows: &[Vec<Scalar>]| std::array::from_fn(|j| std::array::from_fn(|i| limbs(&rows[i][j])));
+        let matrix =
+            |rows: &[Vec<Scalar>]| std::array::from_fn(|j| std::array::from_fn(|i| limbs(&rows[i][j])));
         Self {
             first: tag * tag.square().square() + full_keys[0][0],
             first_keys,
@@ -86,7 +87,11 @@ impl<const W: usize> Poseidon<W> {
             full_keys,
             mds: matrix(&constants.mds_matrices.m),
             before_partial: matrix(&constants.pre_sparse_matrix),
-            sparse: constants.sparse_matrixes.iter().map(|sparse| Sparse::new(&sparse.w_hat, &sparse.v_rest)).collect(),
+            sparse: constants
+                .sparse_matrixes
+                .iter()
+                .map(|sparse| Sparse::new(&sparse.w_hat, &sparse.v_rest))
+                .collect(),
             half_full_rounds: half,
         }
     }

@@ -15,9 +15,8 @@ use ff::PrimeField;
 use super::writer::{node, Writer};
 
 /// SHA-256's initial state (FIPS 180-4, 5.3.3).
-pub(super) const INITIAL_STATE: [u32; 8] = [
-    0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19,
-];
+pub(super) const INITIAL_STATE: [u32; 8] =
+    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
 /// SHA-256's round constants (FIPS 180-4, 4.2.2).
 #[rustfmt::skip]
@@ -308,7 +307,11 @@ impl FromStr for Layouts {
             }
             let layout = BlockLayout::new(runs);
             if heading != format!("block {} {}", kind.name(), layout.num_variables) {
-                return Err(format!("`{heading}` begins {} variables of {}", layout.num_variables, kind.name()));
+                return Err(format!(
+                    "`{heading}` begins {} variables of {}",
+                    layout.num_variables,
+                    kind.name()
+                ));
             }
             layouts.push(layout);
         }
@@ -423,8 +426,14 @@ mod tests {
     fn a_damaged_layout_is_refused_by_its_line() {
         let stored = include_str!("layouts/sha256.txt");
         let refused = |text: &str| text.parse::<Layouts>().unwrap_err();
-        assert_eq!(refused(&stored.replacen("w16.sum 0 34", "w16.sum 31 34", 1)), "`w16.sum 31 34` is no run of a signal's bits");
-        assert_eq!(refused(&stored.replacen("w16.sum", "w15.sum", 1)), "`w15.sum 0 34` is no run of a signal's bits");
+        assert_eq!(
+            refused(&stored.replacen("w16.sum 0 34", "w16.sum 31 34", 1)),
+            "`w16.sum 31 34` is no run of a signal's bits"
+        );
+        assert_eq!(
+            refused(&stored.replacen("w16.sum", "w15.sum", 1)),
+            "`w15.sum 0 34` is no run of a signal's bits"
+        );
         let shorter = stored.replacen("w16.sum 0 34\n", "", 1);
         assert!(refused(&shorter).starts_with("`block label-first "), "{}", refused(&shorter));
         assert_eq!(refused(&format!("{stored}block other 0\n")), "`block other 0` follows the last block");

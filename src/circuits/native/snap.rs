@@ -96,7 +96,8 @@ impl<T: SectorTree> Partition<'_, T> {
         let (params, inputs) = (self.params, self.inputs);
         let [comm_r_old, comm_r_new]: [Scalar; 2] = [inputs.comm_r_old, inputs.comm_r_new].map(Into::into);
         let comm_d_new: Scalar = inputs.comm_d_new.into();
-        let selected = h_select(params.sector_nodes, inputs.h) << params.partition_bit_len | self.number as u64;
+        let selected =
+            h_select(params.sector_nodes, inputs.h) << params.partition_bit_len | self.number as u64;
         writer.num(Scalar::from(selected));
         writer.input(Scalar::from(selected));
         writer.bits(selected, params.partition_bit_len + hs(params.sector_nodes).len());
@@ -145,11 +146,18 @@ impl<T: SectorTree> Partition<'_, T> {
         let phi = randomness(&[self.inputs.comm_d_new.into(), self.inputs.comm_r_old.into()]);
         let high = self.challenges()[number] >> (self.params.challenge_bit_len - self.inputs.h);
         let proof = &self.proof.challenge_proofs[number];
-        let (old, data): (Scalar, Scalar) = (proof.proof_r_old.leaf().into(), proof.proof_d_new.leaf().into());
+        let (old, data): (Scalar, Scalar) =
+            (proof.proof_r_old.leaf().into(), proof.proof_d_new.leaf().into());
         old + data * randomness(&[phi, Scalar::from(high)])
     }
 
-    fn write_challenge(&self, writer: &mut Writer<'_>, head: &Head, challenge: u64, proof: &ChallengeProof<T>) {
+    fn write_challenge(
+        &self,
+        writer: &mut Writer<'_>,
+        head: &Head,
+        challenge: u64,
+        proof: &ChallengeProof<T>,
+    ) {
         let high = self.write_high_bits(writer, challenge);
         let rho = RANDOMNESS.hash(writer, &[head.phi, high]);
         let [old, new] = [&proof.proof_r_old, &proof.proof_r_new].map(Path::new);

@@ -165,7 +165,10 @@ mod tests {
         assert_eq!(compare(circuit, |witness| witness.bits[0] = 3), said("aux variable 1 differs"));
         assert_eq!(compare(Small { last: 8, ..circuit }, |_| ()), said("aux variable 2 differs"));
         assert_eq!(compare(Small { one_more: true, ..circuit }, |_| ()), said("aux variable 3 differs"));
-        assert_eq!(compare(circuit, |witness| witness.inputs[1] = Scalar::ONE), said("public input 1 differs"));
+        assert_eq!(
+            compare(circuit, |witness| witness.inputs[1] = Scalar::ONE),
+            said("public input 1 differs")
+        );
         let more = |witness: &mut PackedWitness| witness.inputs.push(Scalar::ONE);
         assert_eq!(compare(circuit, more), said("the circuit has 2 public inputs, the witness 3"));
     }

@@ -288,7 +288,12 @@ mod tests {
         let all_bits = classes(&[false; 10]);
         let parts = [(); 2];
         let fill = |value: u64, len| {
-            fill(&all_bits, |_| (), &parts, |writer, ()| (0..len).for_each(|_| writer.num(Scalar::from(value))))
+            fill(
+                &all_bits,
+                |_| (),
+                &parts,
+                |writer, ()| (0..len).for_each(|_| writer.num(Scalar::from(value))),
+            )
         };
         assert!(fill(1, 5).is_ok());
         assert_eq!(fill(2, 5).err(), Some(Misfit::NotABit { aux: 0 }));
