@@ -190,7 +190,8 @@ fn bench_recorded(criterion: &mut Criterion, name: &str, manifest: &Manifest, di
     let request = manifest.request(0, dir).expect("recorded");
     let workload = request.decode(&params_dir()).expect("recorded");
     let shape = workload.record_shape().expect("blank circuit");
-    let assignment = workload.synthesize(PartitionIndex(0), &shape).expect("recorded");
+    let witness = workload.synthesize(PartitionIndex(0), &shape).expect("recorded");
+    let assignment = witness.unpack(shape.classes());
     let rows = rows_of(&shape);
     let circuit = Replay { shape: &shape, assignment: &assignment, rows: &rows };
     let public_inputs = workload.public_inputs(PartitionIndex(0)).expect("recorded");

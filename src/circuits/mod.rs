@@ -10,6 +10,7 @@ pub mod catalogue;
 pub mod custom;
 mod library;
 pub mod manifest;
+pub mod native;
 pub mod porep;
 mod post;
 pub mod request;

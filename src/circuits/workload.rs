@@ -110,6 +110,21 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
         shape: &R1csShape,
     ) -> Result<PackedWitness, SynthesisError>;
 
+    /// Holds a witness of one partition against the circuit's own synthesis, variable by variable, in no more memory
+    /// than the witness takes. For tests and measurements; the Filecoin kinds have it.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] says what differs first, or that there is nothing to compare with.
+    fn compare_with_library(
+        &self,
+        partition: PartitionIndex,
+        witness: &PackedWitness,
+        shape: &R1csShape,
+    ) -> Result<(), SynthesisError> {
+        let _ = (partition, witness, shape);
+        Err(SynthesisError::Circuit("witnesses of this kind are made by the circuit's own synthesis".into()))
+    }
+
     /// What the verifier puts in for one partition, without the leading one: canonical, in the circuit's order.
     ///
     /// # Errors
