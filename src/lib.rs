@@ -19,6 +19,7 @@ pub mod engine;
 pub mod error;
 pub mod groth16;
 pub mod ids;
+pub mod journal;
 pub mod messages;
 pub mod policy;
 pub mod telemetry;

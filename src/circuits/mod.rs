@@ -3,10 +3,12 @@
 //! ```text
 //! FilecoinRequest --decode--> Workload (porep | snap | window_post | winning_post)
 //! bellpepper Circuit + SRS -----> Workload (custom)
+//! EncodedWork --a host's WorkDecoder--> Workload
 //! ```
 
 pub mod catalogue;
 pub mod custom;
+pub mod encoded;
 mod library;
 pub mod manifest;
 pub mod porep;
@@ -20,5 +22,6 @@ pub mod workload;
 
 pub use catalogue::{CircuitSpec, ProofKind, SectorSize};
 pub use custom::CustomCircuit;
+pub use encoded::{EncodedWork, Undecoded, WorkDecoder};
 pub use request::FilecoinRequest;
 pub use workload::{catch_panic, ParameterFile, SrsSource, WorkKind, Workload};

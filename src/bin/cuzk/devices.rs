@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use cuzk::config::{Config, BACKENDS_NOT_BUILT};
-use cuzk::engine::Engine;
+use cuzk::engine::{Engine, EngineConfig};
 use cuzk::messages::status::EngineDeviceStatus;
 
 use crate::failure::Failure;
@@ -26,7 +26,8 @@ pub struct DevicesArgs {
 pub fn run(args: &DevicesArgs, config: &Config) -> Result<(), Failure> {
     let mut config = config.clone();
     config.gpus.devices = args.device.choice(&config);
-    let engine = Engine::start(config.engine_config()?)?;
+    // A journal is of no use here, and may be another process's.
+    let engine = Engine::start(EngineConfig { journal: None, ..config.engine_config()? })?;
     let ready = engine.wait_ready_blocking();
     // Ready means one device: the others are waited for as well, and no longer than an engine would.
     let limit = Duration::from_secs(config.gpus.start_limit_s);

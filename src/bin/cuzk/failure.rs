@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use cuzk::error::{ConfigError, DeviceError, EngineError, RequestError, SrsError};
+use cuzk::error::{ConfigError, DeviceError, EngineError, JournalError, RequestError, SrsError};
 use serde_json::{json, Value};
 
 /// Proving failed: the input was good.
@@ -125,6 +125,16 @@ impl From<SrsError> for Failure {
     }
 }
 
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let code = match &error {
+            JournalError::Unwritable { .. } => EXIT_PROVING,
+            _ => EXIT_USAGE,
+        };
+        Self { code, class: error.class().as_str(), message: error.to_string(), at: "journal".to_owned() }
+    }
+}
+
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let class = error.class().as_str();
@@ -137,6 +147,10 @@ impl From<EngineError> for Failure {
             EngineError::Synthesis { at, .. } => Self::input(at.to_string(), message),
             EngineError::Device(error) => Self { code: EXIT_PROVING, class, message, at: place(&error) },
             EngineError::Cancelled { at } | EngineError::DeadlineExceeded { at } => {
+                Self { code: EXIT_PROVING, class, message, at: at.to_string() }
+            }
+            EngineError::Journal(error) => error.into(),
+            EngineError::FailedBefore { at, .. } => {
                 Self { code: EXIT_PROVING, class, message, at: at.to_string() }
             }
             EngineError::Schedule(_) | EngineError::Internal { .. } => {
