@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use redb::backends::FileBackend;
 pub use redb::StorageBackend;
 use redb::{Builder, Database};
 
@@ -74,6 +75,9 @@ impl Medium {
 fn builder() -> Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
+    // All of it is read once, and every page's checksum compared: a file that was changed from outside is told from a
+    // whole one before anything in it is believed.
+    builder.set_check_integrity_on_open(true);
     builder
 }
 
@@ -86,7 +90,7 @@ fn create(path: &Path) -> Result<(), redb::Error> {
     };
     // Readable by its owner alone.
     let made = tempfile::Builder::new().prefix(".cuzk-journal-").tempfile_in(dir)?;
-    let database = builder().create_file(made.as_file().try_clone()?)?;
+    let database = builder().create_with_backend(FileBackend::new(made.as_file().try_clone()?)?)?;
     schema::initialise(&database)?;
     drop(database);
     made.as_file().sync_all()?;

@@ -44,7 +44,7 @@ struct FilecoinBody<'a> {
 
 /// As [`FilecoinBody`], for reading.
 #[derive(Deserialize)]
-struct OwnedFilecoinBody {
+pub(super) struct OwnedFilecoinBody {
     proof_kind: u64,
     sector_size: u64,
     registered_proof: u64,
@@ -117,7 +117,7 @@ pub(super) fn decode_request(bytes: &[u8]) -> Result<Undecoded, String> {
 }
 
 impl OwnedFilecoinBody {
-    fn into_request(self) -> Result<FilecoinRequest, String> {
+    pub(super) fn into_request(self) -> Result<FilecoinRequest, String> {
         let proof_kind = match self.proof_kind {
             0 => None,
             number => {

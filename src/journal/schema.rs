@@ -16,7 +16,7 @@ use serde_bytes::ByteBuf;
 use super::record::{kind_of, parse, priority_of, JobRecord, ResultRecord, StoredEnd, StoredProof};
 use super::request::{encode_request, OwnedFilecoinBody};
 use crate::circuits::Undecoded;
-use crate::groth16::PROOF_BYTES;
+use crate::groth16::proof::PROOF_BYTES;
 use crate::ids::{CircuitId, JobId, RequestDigest};
 use crate::messages::job::Placement;
 

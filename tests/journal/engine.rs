@@ -354,7 +354,7 @@ fn b19_finished_jobs_are_let_go_by_count_and_by_age() {
 fn b44_what_a_drain_ends_is_proved_after_the_restart() {
     let disk = MemoryDisk::default();
     let journal = disk.clone();
-    simulate(with_journal("sim:1;stage=1h", &disk), |engine| async move {
+    simulate(with_journal("sim:1;stage=3600s", &disk), |engine| async move {
         let job = engine.submit(encoded("long", &[2])).await.unwrap();
         engine.shutdown(Duration::from_secs(10)).await;
         let error = job.wait().await.unwrap_err();
