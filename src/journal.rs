@@ -13,8 +13,8 @@
 //!   written. Every other job gets fresh ones when it is proved again: any of its proofs is as good as another.
 //! - Requests are written as they came. They hold sector data or witnesses: the file is readable by its owner alone.
 //! - While a journal cannot be written, new jobs are refused with an error to try again, and the engine proves those it
-//!   has; it is tried again every second. A proof that cannot be stored is still given to whoever
-//!   waits for it: its job is proved once more if the process is killed before it can be.
+//!   has; it is tried again by itself, after a second at first and after half a minute at last. A proof that cannot be
+//!   stored is still given to whoever waits for it: its job is proved once more if the process is killed before it is.
 //! - What a file holds is versioned (`schema.rs`) and every record has a checksum (`record.rs`). A damaged journal, or
 //!   one of a newer version, is refused by name with what to do; it is never emptied.
 //!

@@ -185,6 +185,17 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_is_what_its_keys_say() {
+        let mut config = Config::default();
+        assert!(config.engine_config().unwrap().journal.is_none());
+        config.journal.path = "/var/lib/cuzk/journal".to_owned();
+        config.journal.retention_age_s = 60;
+        let journal = config.engine_config().unwrap().journal.unwrap();
+        assert_eq!(journal.medium.path(), std::path::Path::new("/var/lib/cuzk/journal"));
+        assert_eq!(journal.retention, Retention { count: 10_000, age: Duration::from_secs(60) });
+    }
+
+    #[test]
     fn b05_only_what_is_not_built_is_refused_by_name() {
         let mut config = Config::default();
         assert_eq!(config.check_devices_built(), Ok(()));

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::system::StartedJournal;
 use super::{block_on, internal, Engine, JobHandle};
-use crate::error::EngineError;
+use crate::error::{EngineError, ScheduleError};
 use crate::ids::JobId;
 use crate::journal::{JobRecord, JournalConfig, JournalWriter, OpenJournal, Store};
 use crate::messages::journal::{AttachJob, RecoveredJob};
@@ -76,12 +76,8 @@ impl Engine {
     pub async fn wait_recovered(&self) -> Result<(), EngineError> {
         let Some(journal) = &self.inner.journal else { return Ok(()) };
         let mut recovered = journal.recovered.clone();
-        let reached = recovered.wait_for(|recovered| *recovered).await.is_ok();
-        if reached {
-            Ok(())
-        } else {
-            Err(self.unreachable())
-        }
+        let reached = recovered.wait_for(|recovered| *recovered).await;
+        reached.map(drop).map_err(|_| ScheduleError::Draining.into())
     }
 
     /// As [`Engine::wait_recovered`], blocking.

@@ -52,7 +52,8 @@ impl Medium {
         }
     }
 
-    /// Opens what is there. `may_create`: and makes a new journal if nothing is; otherwise that is an error.
+    /// Opens what is there. `may_create`: for the first time, which checks all of it, and makes a new journal if there
+    /// is nothing. Otherwise that is an error.
     pub(super) fn open(&self, may_create: bool) -> Result<Database, redb::Error> {
         match self {
             Self::File(path) => {
@@ -65,19 +66,19 @@ impl Medium {
                     }
                     Ok(_) => {}
                 }
-                Ok(builder().open(path)?)
+                Ok(builder(may_create).open(path)?)
             }
-            Self::Backend(backend) => Ok(builder().create_with_backend(Boxed(backend.open()?))?),
+            Self::Backend(backend) => Ok(builder(may_create).create_with_backend(Boxed(backend.open()?))?),
         }
     }
 }
 
-fn builder() -> Builder {
+fn builder(is_first: bool) -> Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     // All of it is read once, and every page's checksum compared: a file that was changed from outside is told from a
     // whole one before anything in it is believed.
-    builder.set_check_integrity_on_open(true);
+    builder.set_check_integrity_on_open(is_first);
     builder
 }
 
@@ -90,7 +91,7 @@ fn create(path: &Path) -> Result<(), redb::Error> {
     };
     // Readable by its owner alone.
     let made = tempfile::Builder::new().prefix(".cuzk-journal-").tempfile_in(dir)?;
-    let database = builder().create_with_backend(FileBackend::new(made.as_file().try_clone()?)?)?;
+    let database = builder(true).create_with_backend(FileBackend::new(made.as_file().try_clone()?)?)?;
     schema::initialise(&database)?;
     drop(database);
     made.as_file().sync_all()?;

@@ -367,6 +367,34 @@ fn b44_what_a_drain_ends_is_proved_after_the_restart() {
     });
 }
 
+/// The want of any device is the engine's end too.
+#[test]
+fn b43_jobs_that_no_device_was_left_for_are_proved_after_the_restart() {
+    let disk = MemoryDisk::default();
+    let journal = disk.clone();
+    let left = simulate(with_journal("sim:1;0:lost", &disk), |engine| async move {
+        let names = ["a", "b", "c"];
+        let jobs = submit_all(&engine, names.map(|id| encoded(id, &[2]))).await;
+        let mut left = Vec::new();
+        for (name, job) in names.into_iter().zip(&jobs) {
+            let error = job.wait().await.unwrap_err();
+            if matches!(error, EngineError::Schedule(ScheduleError::NoDevice(_))) {
+                left.push(name);
+            }
+        }
+        left
+    });
+    assert!(!left.is_empty());
+    assert_eq!(unfinished(&journal), left);
+    simulate(with_journal("sim:1", &journal), |engine| async move {
+        for name in left {
+            let job = engine.submit(encoded(name, &[2])).await.unwrap();
+            assert!(job.is_attached());
+            assert!(holds(&job.wait().await.unwrap().proof, &[2]));
+        }
+    });
+}
+
 /// A device that is no more is a reason to fail; the engine's being without any is none.
 #[test]
 fn a_recovered_job_for_a_device_that_is_gone_has_failed() {

@@ -28,8 +28,10 @@ use crate::messages::journal::{AttachJob, Durability, JournalWritten, RecoveredD
 use crate::messages::synthesis::DecodeRequest;
 use crate::policy::admission::WorkIdentity;
 
-/// How long a journal that cannot be written is left alone before it is tried again without being asked.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a journal that cannot be written is left alone before it is tried again: at first, and at last. Opening it
+/// anew may take long where it is large.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+const PROBE_AFTER_MAX: Duration = Duration::from_secs(30);
 
 /// What the Scheduler keeps of the journal.
 #[derive(Default)]
@@ -54,6 +56,8 @@ pub(super) struct Durable {
 struct Failing {
     error: JournalError,
     probe_at: Duration,
+    /// Doubles with each try.
+    probe_after: Duration,
 }
 
 /// What a job has in the journal.
@@ -306,10 +310,16 @@ impl Scheduler {
     pub(super) fn tend_journal(&mut self) {
         let now = self.now();
         if let Some(failing) = self.durable.failing.as_mut().filter(|failing| failing.probe_at <= now) {
-            failing.probe_at = now + PROBE_INTERVAL;
+            failing.probe_after = (failing.probe_after * 2).min(PROBE_AFTER_MAX);
+            failing.probe_at = now + failing.probe_after;
             self.durable.write(Op::Probe, now);
         }
-        self.decode_recovered();
+        if self.draining {
+            // What is left is for the next process; who waits for the recovery is told that this one ends.
+            self.durable.recovered = None;
+        } else {
+            self.decode_recovered();
+        }
     }
 
     fn report_recovered(&self) {
@@ -324,7 +334,7 @@ impl Scheduler {
 impl Scheduler {
     /// Has the jobs of an earlier process decoded, oldest first, a few at a time.
     fn decode_recovered(&mut self) {
-        if self.draining || self.durable.undecoded.is_empty() || self.now() < self.durable.decode_again_at {
+        if self.durable.undecoded.is_empty() || self.now() < self.durable.decode_again_at {
             return;
         }
         let waiting = self.durable.undecoded.keys().filter(|job| !self.durable.decoding.contains(job));
@@ -510,7 +520,11 @@ impl Scheduler {
                 if self.durable.failing.is_none() {
                     tracing::error!(%error, "new jobs are refused");
                 }
-                self.durable.failing = Some(Failing { error: error.clone(), probe_at: now + PROBE_INTERVAL });
+                let (probe_at, probe_after) = match &self.durable.failing {
+                    Some(known) => (known.probe_at, known.probe_after),
+                    None => (now + PROBE_AFTER, PROBE_AFTER),
+                };
+                self.durable.failing = Some(Failing { error: error.clone(), probe_at, probe_after });
             }
         }
     }
