@@ -10,6 +10,8 @@ mod damage;
 mod encoded;
 #[path = "journal/engine.rs"]
 mod engine;
+#[path = "journal/full_disk.rs"]
+mod full_disk;
 #[path = "journal/kill.rs"]
 mod kill;
 #[path = "journal/latency.rs"]
