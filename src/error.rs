@@ -247,6 +247,9 @@ pub enum JournalError {
     /// Its folder is missing, or may not be used.
     #[error("journal {} cannot be opened: {what}; its folder must exist and be writable", path.display())]
     Unreachable { path: PathBuf, what: String },
+    /// The disk fails. Try again.
+    #[error("journal {} cannot be read: {what}", path.display())]
+    Unreadable { path: PathBuf, what: String },
     /// The disk is full or fails. Nothing was accepted: try again.
     #[error("journal {} cannot be written: {what}; new jobs are refused until it can be: try again", path.display())]
     Unwritable { path: PathBuf, what: String },
@@ -258,7 +261,7 @@ impl JournalError {
             Self::InUse { .. } | Self::Newer { .. } | Self::Damaged { .. } | Self::Unreachable { .. } => {
                 ErrorClass::Caller
             }
-            Self::Unwritable { .. } => ErrorClass::Retry,
+            Self::Unreadable { .. } | Self::Unwritable { .. } => ErrorClass::Retry,
         }
     }
 }

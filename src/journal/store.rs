@@ -269,7 +269,8 @@ impl Reader {
     /// The inputs of an unfinished job.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`] if they are not there as they were written.
+    /// [`JournalError::Damaged`] if they are not there as they were written, [`JournalError::Unreadable`] if that cannot
+    /// be told now.
     pub fn request(&self, job: JobId) -> Result<Undecoded, JournalError> {
         let path = self.database.medium.path();
         let read = catch_unwind(AssertUnwindSafe(|| -> Result<_, redb::Error> {
@@ -282,7 +283,8 @@ impl Reader {
             Ok(Ok(Some(Ok(request)))) => return Ok(request),
             Ok(Ok(Some(Err(what)))) => what,
             Ok(Ok(None)) => "it is missing".to_owned(),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(redb::Error::Corrupted(what))) => what,
+            Ok(Err(error)) => return Err(JournalError::Unreadable { path, what: error.to_string() }),
             Err(panic) => panic_text(panic.as_ref()),
         };
         Err(damaged(&path, format!("request of job {job}: {what}")))

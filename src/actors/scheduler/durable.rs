@@ -5,8 +5,8 @@
 //!   deadline, a drain) comes too late and gets the proof.
 //! - A cancelled job is forgotten. One that ends because the *engine* does (drain, no device left) stays in the journal
 //!   and is proved after a restart; any other failure is stored with its reason.
-//! - After a restart jobs are decoded by priority and in the order in which they were accepted, and keep their numbers. A caller who
-//!   submits the same request meanwhile brings the decoded job along: its record is adopted.
+//! - After a restart jobs are decoded by priority and in the order in which they were accepted, and keep their numbers.
+//!   A caller who submits the same request meanwhile brings the decoded job along: its record is adopted.
 
 mod recovery;
 

@@ -128,7 +128,7 @@ impl From<SrsError> for Failure {
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
         let code = match &error {
-            JournalError::Unwritable { .. } => EXIT_PROVING,
+            JournalError::Unreadable { .. } | JournalError::Unwritable { .. } => EXIT_PROVING,
             _ => EXIT_USAGE,
         };
         Self { code, class: error.class().as_str(), message: error.to_string(), at: "journal".to_owned() }

@@ -9,7 +9,7 @@ use actix::{Context, Handler, MessageResult};
 use super::super::job::JobSpec;
 use super::super::{EndedJob, Scheduler, TICK};
 use crate::circuits::{Undecoded, Workload};
-use crate::error::{EngineError, ScheduleError};
+use crate::error::{EngineError, JournalError, ScheduleError};
 use crate::ids::{JobId, WorkRef};
 use crate::journal::{Op, OpenJournal, ResultRecord};
 use crate::messages::job::{BlindingSource, JobEvent, Placement, Priority};
@@ -203,7 +203,8 @@ impl Handler<RecoveredDecoded> for Scheduler {
             Some(Ok(_)) => Ok(()),
             // Nobody's fault: it is asked for again. Not at once, which an arbiter whose Synthesizer is dead would
             // never get out of.
-            None | Some(Err(EngineError::Schedule(_))) => {
+            None
+            | Some(Err(EngineError::Schedule(_) | EngineError::Journal(JournalError::Unreadable { .. }))) => {
                 self.durable.decode_again_at = self.now() + TICK;
                 Ok(())
             }
