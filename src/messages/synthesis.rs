@@ -8,7 +8,7 @@ use actix::prelude::Message;
 use actix::Recipient;
 use blstrs::Scalar;
 
-use crate::circuits::{FilecoinRequest, SrsSource, Workload};
+use crate::circuits::{SrsSource, Undecoded, Workload};
 use crate::error::{EngineError, SrsError, SynthesisError};
 use crate::groth16::domain::quotient_bytes;
 use crate::groth16::{Blinding, PackedWitness, PreparedVerifyingKey, Proof, R1csShape, Srs};
@@ -68,10 +68,20 @@ impl MemoryLease {
 
 /// Question with a long answer: decode and validate a request, on a worker thread. The reply comes when it is done.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Arc<dyn Workload>, EngineError>")]
+#[rtype(result = "Result<DecodedRequest, EngineError>")]
 pub struct DecodeRequest {
-    pub request: Box<FilecoinRequest>,
+    pub request: Undecoded,
     pub priority: Priority,
+    /// A journal will want its bytes.
+    pub keep_bytes: bool,
+}
+
+/// What a request says.
+#[derive(Clone, Debug)]
+pub struct DecodedRequest {
+    pub workload: Arc<dyn Workload>,
+    /// The request as a journal keeps it, if that was asked for.
+    pub encoded: Option<Arc<[u8]>>,
 }
 
 /// Command: find out what a circuit will take, without loading it. Answered by [`CircuitMeasured`] or

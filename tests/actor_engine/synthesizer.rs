@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::{Actor, Addr};
 use cuzk::actors::synthesizer::pool::WorkerPool;
 use cuzk::actors::synthesizer::{Synthesizer, SynthesizerConfig};
-use cuzk::circuits::{CustomCircuit, FilecoinRequest, SrsSource};
+use cuzk::circuits::{CustomCircuit, SrsSource, Undecoded};
 use cuzk::error::{EngineError, SrsError, SynthesisError};
 use cuzk::groth16::{Blinding, Proof, Srs};
 use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
@@ -76,6 +76,7 @@ impl Subject {
             params_dir: "params".into(),
             shape_cache_dir: None,
             verdict_dir: None,
+            decoders: Vec::new(),
             max_waiting_decodes: 4,
         };
         let peers = SynthesizerPeers {
@@ -327,8 +328,11 @@ fn the_hosts_own_proof_tells_a_right_key_from_a_wrong_one() {
 fn a_request_that_cannot_be_decoded_is_answered() {
     on_paused_arbiter(async {
         let subject = Subject::start();
-        let decode =
-            DecodeRequest { request: Box::<FilecoinRequest>::default(), priority: Priority::Critical };
+        let decode = DecodeRequest {
+            request: Undecoded::Filecoin(Box::default()),
+            priority: Priority::Critical,
+            keep_bytes: false,
+        };
         let error = subject.address.send(decode).await.unwrap().unwrap_err();
         assert!(matches!(error, EngineError::Request(_)), "{error}");
         subject.end().await;
