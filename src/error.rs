@@ -102,6 +102,7 @@ impl SynthesisError {
             Self::Unsatisfied { .. }
             | Self::PublicInput { .. }
             | Self::ShapeMismatch { .. }
+            | Self::NotABit(_)
             | Self::Circuit(_)
             | Self::Panicked(_)
             | Self::TooLarge(_) => ErrorClass::Caller,

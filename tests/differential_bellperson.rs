@@ -16,8 +16,7 @@ use bellperson::groth16::{
 };
 use blstrs::{Bls12, G1Affine, G1Projective, Scalar};
 use cuzk::error::{NotABit, SrsError, SynthesisError};
-use cuzk::groth16::prover::ProveError;
-use cuzk::groth16::prover::{check_witness, prove};
+use cuzk::groth16::prover::{check_witness, prove, quotient_of, ProveError};
 use cuzk::groth16::{Assignment, Blinding, PackedWitness, PreparedVerifyingKey, R1csShape};
 use ff::Field;
 use group::prime::PrimeCurveAffine;
@@ -153,7 +152,7 @@ fn with_identities_at_zeros(
         values.filter(|(_, occurs)| *occurs).map(|(value, _)| is_zero(value)).collect::<Vec<bool>>()
     };
     let (a, b) = (of_matrix(0), of_matrix(1));
-    let quotient = cuzk::groth16::domain::quotient(shape.evaluate(assignment).unwrap(), shape.domain_log2());
+    let quotient = quotient_of(shape, &assignment.pack(shape).unwrap()).unwrap();
     Parameters {
         vk: params.vk.clone(),
         h: blanked(&params.h, quotient.iter().map(is_zero)),
@@ -188,8 +187,8 @@ fn b35_identity_points_in_the_srs_give_bellpersons_bytes() {
         assert!(count(&params.l) > 0 && count(&params.a) > 0 && count(&params.b_g1) > 0, "{num_constraints}");
         assert_eq!(count(&params.h) > 0, values == Values::Zeros, "a quotient of zeros");
         let blinding = Blinding::random(&mut rng);
-        let evaluations = shape.evaluate(&assignment).unwrap();
-        let proof = prove(&to_srs(&params), &shape, &assignment, evaluations, &blinding).unwrap();
+        let witness = assignment.pack(&shape).unwrap();
+        let proof = prove(&to_srs(&params), &shape, &witness, &blinding).unwrap();
         let theirs = create_proof_batch(vec![circuit], &params, vec![blinding.r], vec![blinding.s]).unwrap();
         let mut bytes = Vec::new();
         theirs[0].write(&mut bytes).unwrap();
@@ -206,11 +205,10 @@ fn an_identity_point_in_the_srs_adds_nothing() {
     let shape = R1csShape::record(circuit.clone()).unwrap();
     let assignment = Assignment::synthesize(circuit.clone(), 0, 0).unwrap();
     let blinding = Blinding::random(&mut rng);
-    let proof_with = |params: &Parameters<Bls12>| {
-        let evaluations = shape.evaluate(&assignment).unwrap();
-        prove(&to_srs(params), &shape, &assignment, evaluations, &blinding).unwrap()
-    };
-    let quotient = cuzk::groth16::domain::quotient(shape.evaluate(&assignment).unwrap(), shape.domain_log2());
+    let witness = assignment.pack(&shape).unwrap();
+    let proof_with =
+        |params: &Parameters<Bls12>| prove(&to_srs(params), &shape, &witness, &blinding).unwrap();
+    let quotient = quotient_of(&shape, &witness).unwrap();
     let whole = proof_with(&params);
     for index in [0, 1, params.l.len() - 1] {
         let at = |other: usize| other == index;

@@ -10,7 +10,7 @@ use cuzk::error::SrsError;
 use cuzk::groth16::generate::generate_srs;
 use cuzk::groth16::prover::check_witness;
 use cuzk::groth16::srs_file::{decode_srs, decode_vk, write_srs};
-use cuzk::groth16::{Assignment, Proof, R1csShape};
+use cuzk::groth16::{PackedWitness, Proof, R1csShape};
 use cuzk::inspect::inspect;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -103,8 +103,8 @@ fn larger_seeds_are_what_this_version_makes() {
         assert!(seed(name) == *bytes, "{name} is of another version: make it anew");
     }
     decode_srs(&seeds[0].1).unwrap().check_fits(&load_shape(seed(seeds[1].0)).unwrap()).unwrap();
-    let assignment = Assignment::synthesize(circuit, recorded.num_inputs(), recorded.num_aux()).unwrap();
-    check_witness(&recorded, &assignment, &assignment.input_assignment[1..]).unwrap();
+    let witness = PackedWitness::synthesize(circuit, &recorded).unwrap();
+    check_witness(&recorded, &witness, &witness.inputs[1..]).unwrap();
 }
 
 #[test]

@@ -9,13 +9,23 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 
 use super::record::{frame, parse, unframe, RECORD_VERSION};
+use crate::circuits::request::TestScale;
 use crate::circuits::{EncodedWork, FilecoinRequest, ProofKind, Undecoded};
 
-// Codes 0 and 1 by their order, which is bincode's: append only.
+// Codes 0, 1 and 2 by their order, which is bincode's: append only.
 #[derive(Serialize)]
 enum RequestBody<'a> {
     Filecoin(FilecoinBody<'a>),
-    Encoded { format: &'a str, bytes: &'a Bytes },
+    Encoded {
+        format: &'a str,
+        bytes: &'a Bytes,
+    },
+    /// A PoRep that was scaled down for a test.
+    ScaledFilecoin {
+        challenges: u32,
+        partitions: u32,
+        request: FilecoinBody<'a>,
+    },
 }
 
 /// As [`RequestBody`], for reading.
@@ -23,6 +33,7 @@ enum RequestBody<'a> {
 enum OwnedRequestBody {
     Filecoin(Box<OwnedFilecoinBody>),
     Encoded { format: String, bytes: ByteBuf },
+    ScaledFilecoin { challenges: u32, partitions: u32, request: Box<OwnedFilecoinBody> },
 }
 
 #[derive(Serialize)]
@@ -62,7 +73,15 @@ pub(super) struct OwnedFilecoinBody {
 /// The bytes under which a journal keeps `request`; `None` if it is in a journal already.
 pub fn encode_request(request: &Undecoded) -> Option<Arc<[u8]>> {
     let body = match request {
-        Undecoded::Filecoin(request) => RequestBody::Filecoin(filecoin_body(request)),
+        Undecoded::Filecoin(request) => {
+            let body = filecoin_body(request);
+            match request.test_scale {
+                None => RequestBody::Filecoin(body),
+                Some(TestScale { challenges, partitions }) => {
+                    RequestBody::ScaledFilecoin { challenges, partitions, request: body }
+                }
+            }
+        }
         Undecoded::Encoded(EncodedWork { format, bytes }) => {
             RequestBody::Encoded { format, bytes: Bytes::new(bytes) }
         }
@@ -86,6 +105,7 @@ fn filecoin_body(request: &FilecoinRequest) -> FilecoinBody<'_> {
         comm_r_old,
         comm_r_new,
         comm_d_new,
+        test_scale: _, // by its caller, around the body
     } = request;
     FilecoinBody {
         proof_kind: proof_kind.map_or(0, ProofKind::number),
@@ -113,6 +133,10 @@ pub(super) fn decode_request(bytes: &[u8]) -> Result<Undecoded, String> {
             Undecoded::Encoded(EncodedWork { format, bytes: bytes.into_vec() })
         }
         OwnedRequestBody::Filecoin(body) => Undecoded::Filecoin(Box::new(body.into_request()?)),
+        OwnedRequestBody::ScaledFilecoin { challenges, partitions, request } => {
+            let test_scale = Some(TestScale { challenges, partitions });
+            Undecoded::Filecoin(Box::new(FilecoinRequest { test_scale, ..request.into_request()? }))
+        }
     })
 }
 
@@ -138,6 +162,7 @@ impl OwnedFilecoinBody {
             comm_r_old: self.comm_r_old.into_vec(),
             comm_r_new: self.comm_r_new.into_vec(),
             comm_d_new: self.comm_d_new.into_vec(),
+            test_scale: None,
         })
     }
 }
@@ -161,11 +186,15 @@ mod tests {
             comm_r_old: vec![5; 32],
             comm_r_new: vec![6; 32],
             comm_d_new: vec![7; 32],
+            test_scale: None,
         };
-        let bytes = encode_request(&Undecoded::Filecoin(Box::new(request.clone()))).unwrap();
-        match decode_request(&bytes) {
-            Ok(Undecoded::Filecoin(again)) => assert_eq!(*again, request),
-            other => panic!("{other:?}"),
+        let scaled = Some(TestScale { challenges: 1, partitions: 2 });
+        for request in [request.clone(), FilecoinRequest { test_scale: scaled, ..request }] {
+            let bytes = encode_request(&Undecoded::Filecoin(Box::new(request.clone()))).unwrap();
+            match decode_request(&bytes) {
+                Ok(Undecoded::Filecoin(again)) => assert_eq!(*again, request),
+                other => panic!("{other:?}"),
+            }
         }
         let work = EncodedWork { format: "squares".to_owned(), bytes: vec![8; 4] };
         let bytes = encode_request(&Undecoded::Encoded(work.clone())).unwrap();

@@ -10,7 +10,7 @@ use cuzk::engine::{Engine, EngineConfig};
 use cuzk::error::{DeviceError, EngineError, RequestError, SynthesisError};
 use cuzk::groth16::generate::generate_params;
 use cuzk::groth16::srs_file::read_vk;
-use cuzk::groth16::{Assignment, R1csShape, VerifyingKey};
+use cuzk::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
 use cuzk::messages::job::{BlindingSource, Payload, ProofRequest};
 use sha2::{Digest, Sha256};
@@ -126,7 +126,11 @@ impl Workload for Joined {
         self.requests[0].record_shape()
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         self.request(partition).synthesize(PartitionIndex(0), shape)
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use blstrs::Scalar;
 use cuzk::circuits::{SrsSource, WorkKind, Workload};
 use cuzk::error::SynthesisError;
-use cuzk::groth16::{Assignment, R1csShape};
+use cuzk::groth16::{PackedWitness, R1csShape};
 use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
 use cuzk::messages::job::{Payload, ProofRequest};
 
@@ -71,7 +71,7 @@ impl Workload for Gated {
         self.workload.record_shape()
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<PackedWitness, SynthesisError> {
         let closed = self.bar.is_open.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.bar.opened.wait_while(closed, |is_open| !*is_open));
         self.workload.synthesize(partition, shape)
