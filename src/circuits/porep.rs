@@ -14,7 +14,8 @@ use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::drgraph::Graph;
 use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_porep::stacked::{
-    self, generate_replica_id, ChallengeRequirements, Challenges, StackedCompound, StackedDrg, TOTAL_PARENTS,
+    self, generate_replica_id, ChallengeRequirements, Challenges, StackedCircuit, StackedCompound,
+    StackedDrg, TOTAL_PARENTS,
 };
 
 use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
@@ -23,7 +24,7 @@ use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader, TestScale}
 use crate::circuits::vanilla::c1::{C1Form, C1Text, ChallengeProof, ColumnProof, C1};
 use crate::circuits::vanilla::{check_path, refuse, with_tree, DataPath, SectorTree, TreePath};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
+use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
@@ -45,8 +46,14 @@ struct PorepJob<Tree: SectorTree> {
     params: PublicParams<Tree>,
     inputs: PublicInputs,
     minimum_challenges: usize,
-    /// `[partition][challenge]`
-    partitions: Vec<Vec<VanillaProof<Tree>>>,
+    partitions: Vec<Partition<Tree>>,
+}
+
+/// A partition's vanilla proofs, `[challenge]`.
+struct Partition<Tree: SectorTree> {
+    proofs: Vec<VanillaProof<Tree>>,
+    /// What the circuit reads of them: the library keeps its columns' paths to itself.
+    challenges: Vec<native::porep::Challenge>,
 }
 
 impl<Tree: SectorTree> fmt::Debug for PorepJob<Tree> {
@@ -198,18 +205,20 @@ fn check_partition<Tree: SectorTree>(
     challenges: Vec<ChallengeProof>,
     params: &PublicParams<Tree>,
     inputs: &PublicInputs,
-) -> Result<Vec<VanillaProof<Tree>>, RequestError> {
+) -> Result<Partition<Tree>, RequestError> {
     let vanilla = &params.vanilla_params;
     let tau = inputs.tau.as_ref().expect("public inputs were made with both commitments");
     let challenged = inputs.challenges(&vanilla.challenges, vanilla.graph.size(), Some(number));
-    let proofs: Vec<VanillaProof<Tree>> = challenges
+    let (proofs, challenges): (Vec<VanillaProof<Tree>>, Vec<_>) = challenges
         .into_iter()
         .zip(&challenged)
         .enumerate()
         .map(|(challenge, (proof, &leaf))| {
             library_proof(&format!("partition {number} challenge {challenge}"), proof, leaf, params)
         })
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .unzip();
     let (comm_c, comm_r_last) = (proofs[0].comm_c(), proofs[0].comm_r_last());
     if <PoseidonHasher as Hasher>::Function::hash2(&comm_c, &comm_r_last) != tau.comm_r {
         return refuse(
@@ -221,7 +230,7 @@ fn check_partition<Tree: SectorTree>(
         let at = format!("partition {number} challenge {challenge}");
         check_challenge(&at, proof, leaf, params, inputs, &comm_c, &comm_r_last)?;
     }
-    Ok(proofs)
+    Ok(Partition { proofs, challenges })
 }
 
 fn check_challenge<Tree: SectorTree>(
@@ -300,27 +309,34 @@ pub(super) fn parents<Tree: SectorTree>(
     Ok((drg_parents, exp_parents))
 }
 
-/// The library's form of a proof of node `leaf`.
+/// The library's form of a proof of node `leaf`, and the native witness's.
 fn library_proof<Tree: SectorTree>(
     at: &str,
     proof: ChallengeProof,
     leaf: usize,
     params: &PublicParams<Tree>,
-) -> Result<VanillaProof<Tree>, RequestError> {
+) -> Result<(VanillaProof<Tree>, native::porep::Challenge), RequestError> {
     if let Some(labeling) = proof.labeling_proofs.iter().find(|labeling| labeling.node != leaf as u64) {
         let what = format_args!("is of node {}, challenge is node {leaf}", labeling.node);
         return refuse(format_args!("{at} labeling_proofs"), what);
     }
     let (drg_parents, exp_parents) = parents(leaf, params).map_err(refused_request)?;
     let columns = proof.replica_column_proofs;
-    let columns = stacked::ReplicaColumnProof {
-        c_x: library_column::<Tree>(columns.c_x, leaf as u32),
-        drg_parents: library_columns::<Tree>(columns.drg_parents, &drg_parents),
-        exp_parents: library_columns::<Tree>(columns.exp_parents, &exp_parents),
-    };
+    let (c_x, own) = library_column::<Tree>(columns.c_x, leaf as u32);
+    let (drg_parents, native_drg_parents) = library_columns::<Tree>(columns.drg_parents, &drg_parents);
+    let (exp_parents, native_exp_parents) = library_columns::<Tree>(columns.exp_parents, &exp_parents);
+    let columns = stacked::ReplicaColumnProof { c_x, drg_parents, exp_parents };
     let data_path = proof.comm_d_proofs.into_data_path();
     let replica_path = proof.comm_r_last_proof.into_tree_path::<Tree>();
-    Ok(assemble(leaf, data_path, replica_path, columns, params.vanilla_params.num_layers))
+    let challenge = native::porep::Challenge {
+        challenge: leaf as u64,
+        data: native::Path::new(&data_path),
+        replica: native::Path::new(&replica_path),
+        column: own.into_path(),
+        drg_parents: native_drg_parents,
+        exp_parents: native_exp_parents,
+    };
+    Ok((assemble(leaf, data_path, replica_path, columns, params.vanilla_params.num_layers), challenge))
 }
 
 /// The proof of node `leaf`: its paths and columns, and the labels that follow from them.
@@ -345,13 +361,18 @@ pub(super) fn assemble<Tree: SectorTree>(
     }
 }
 
-fn library_columns<Tree: SectorTree>(columns: Vec<ColumnProof>, leaves: &[u32]) -> Vec<Column<Tree>> {
-    columns.into_iter().zip(leaves).map(|(column, &leaf)| library_column::<Tree>(column, leaf)).collect()
+fn library_columns<Tree: SectorTree>(
+    columns: Vec<ColumnProof>,
+    leaves: &[u32],
+) -> (Vec<Column<Tree>>, Vec<native::porep::Column>) {
+    columns.into_iter().zip(leaves).map(|(column, &leaf)| library_column::<Tree>(column, leaf)).unzip()
 }
 
-fn library_column<Tree: SectorTree>(column: ColumnProof, leaf: u32) -> Column<Tree> {
+fn library_column<Tree: SectorTree>(column: ColumnProof, leaf: u32) -> (Column<Tree>, native::porep::Column) {
+    let path = column.inclusion_proof.into_tree_path::<Tree>();
+    let native = native::porep::Column::new(column.column.rows.clone(), native::Path::new(&path));
     let rows = column.column.rows.into_iter().map(PoseidonDomain::from).collect();
-    Column::<Tree>::new(leaf, rows, column.inclusion_proof.into_tree_path::<Tree>())
+    (Column::<Tree>::new(leaf, rows, path), native)
 }
 
 /// The labels that a node's label in `layer` (from 1) is made of: those of its base parents in the same layer and,
@@ -365,6 +386,24 @@ fn parent_labels<Tree: SectorTree>(columns: &Columns<Tree>, layer: usize) -> Vec
         labels.extend(columns.exp_parents.iter().map(|column| label(column, layer - 1)));
     }
     labels.into_iter().cycle().take(TOTAL_PARENTS).collect()
+}
+
+impl<Tree: SectorTree> PorepJob<Tree> {
+    /// The library's own circuit of a partition.
+    fn library_circuit(
+        &self,
+        partition: PartitionIndex,
+    ) -> Result<StackedCircuit<Tree, Sha256Hasher>, SynthesisError> {
+        let proofs = &partition_of(&self.partitions, partition)?.proofs;
+        <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
+            &self.inputs,
+            (),
+            proofs,
+            &self.params.vanilla_params,
+            Some(partition.0 as usize),
+        )
+        .map_err(refused)
+    }
 }
 
 impl<Tree: SectorTree> Workload for PorepJob<Tree> {
@@ -397,16 +436,30 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
         partition: PartitionIndex,
         shape: &R1csShape,
     ) -> Result<PackedWitness, SynthesisError> {
-        let proofs = partition_of(&self.partitions, partition)?;
-        let circuit = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
-            &self.inputs,
-            (),
-            proofs,
-            &self.params.vanilla_params,
-            Some(partition.0 as usize),
+        let Partition { proofs, challenges } = partition_of(&self.partitions, partition)?;
+        let tau = self.inputs.tau.as_ref().expect("public inputs were made with both commitments");
+        let commitments = native::porep::Commitments {
+            replica_id: self.inputs.replica_id,
+            comm_d: tau.comm_d,
+            comm_r: tau.comm_r,
+            comm_r_last: proofs[0].comm_r_last(),
+            comm_c: proofs[0].comm_c(),
+        };
+        native::make(
+            &self.circuit().to_string(),
+            || native::check_porep(&self.params.vanilla_params, &challenges[0].replica.arities()),
+            || native::porep::witness(shape.classes(), &commitments, challenges),
+            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )
-        .map_err(refused)?;
-        PackedWitness::synthesize(circuit, shape)
+    }
+
+    fn compare_with_library(
+        &self,
+        partition: PartitionIndex,
+        witness: &PackedWitness,
+        shape: &R1csShape,
+    ) -> Result<(), SynthesisError> {
+        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

@@ -21,7 +21,7 @@ use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::sector::SectorId;
 use storage_proofs_post::fallback::{
     self, generate_leaf_challenge, get_challenge_index, ChallengeRequirements, FallbackPoSt,
-    FallbackPoStCompound, PublicSector,
+    FallbackPoStCircuit, FallbackPoStCompound, PublicSector,
 };
 
 use crate::circuits::catalogue::RegisteredProof;
@@ -29,7 +29,7 @@ use crate::circuits::library::{accepted, prepared_key, read_proofs, refused, ref
 use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader};
 use crate::circuits::vanilla::{check_path, refuse, with_tree, PostSectorProof, SectorTree};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
+use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
@@ -289,6 +289,25 @@ impl<Tree: SectorTree> PostJob<Tree> {
     }
 }
 
+impl<Tree: SectorTree> PostJob<Tree> {
+    /// The library's own circuit of a partition.
+    fn library_circuit(
+        &self,
+        partition: PartitionIndex,
+    ) -> Result<FallbackPoStCircuit<Tree>, SynthesisError> {
+        let proof = partition_of(std::slice::from_ref(&self.proof), partition)?;
+        // `inputs` holds this partition's sectors only, so theirs is chunk 0, whatever the partition's index.
+        <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
+            &self.inputs,
+            Default::default(),
+            proof,
+            &self.params.vanilla_params,
+            Some(0),
+        )
+        .map_err(refused)
+    }
+}
+
 impl<Tree: SectorTree> Workload for PostJob<Tree> {
     fn kind(&self) -> WorkKind {
         self.header.registered.kind.work_kind()
@@ -320,16 +339,31 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
         shape: &R1csShape,
     ) -> Result<PackedWitness, SynthesisError> {
         let proof = partition_of(std::slice::from_ref(&self.proof), partition)?;
-        // `inputs` holds this partition's sectors only, so theirs is chunk 0, whatever the partition's index.
-        let circuit = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
-            &self.inputs,
-            Default::default(),
+        let last = self.inputs.sectors.len() - 1;
+        let place = |(number, proof): (usize, _)| native::post::Place {
+            comm_r: self.inputs.sectors[number.min(last)].comm_r.into(),
             proof,
-            &self.params.vanilla_params,
-            Some(0),
+        };
+        let places: Vec<_> = proof.sectors.iter().enumerate().map(place).collect();
+        native::make(
+            &self.circuit().to_string(),
+            || {
+                native::check_post::<Tree>(
+                    &native::Path::new(&proof.sectors[0].inclusion_proofs[0]).arities(),
+                )
+            },
+            || native::post::witness(shape.classes(), &places),
+            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )
-        .map_err(refused)?;
-        PackedWitness::synthesize(circuit, shape)
+    }
+
+    fn compare_with_library(
+        &self,
+        partition: PartitionIndex,
+        witness: &PackedWitness,
+        shape: &R1csShape,
+    ) -> Result<(), SynthesisError> {
+        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

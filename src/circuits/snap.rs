@@ -12,8 +12,8 @@ use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_update::constants::h_default;
 use storage_proofs_update::{
-    phi, rho, ChallengeProof, Challenges, EmptySectorUpdate, EmptySectorUpdateCompound, PartitionProof,
-    PublicInputs, PublicParams,
+    phi, rho, ChallengeProof, Challenges, EmptySectorUpdate, EmptySectorUpdateCircuit,
+    EmptySectorUpdateCompound, PartitionProof, PublicInputs, PublicParams,
 };
 
 use crate::circuits::catalogue::RegisteredProof;
@@ -21,7 +21,7 @@ use crate::circuits::library::{accepted, prepared_key, read_proofs, refused};
 use crate::circuits::request::{FilecoinRequest, JobHeader};
 use crate::circuits::vanilla::{check_path, refuse, with_tree, SectorTree, UpdatePartitionProof};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{CircuitSpec, ProofKind, SectorSize, SrsSource, WorkKind, Workload};
+use crate::circuits::{native, CircuitSpec, ProofKind, SectorSize, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
@@ -231,6 +231,25 @@ fn check_apex_tree<Tree: SectorTree>(
     refuse(at, format_args!("apex leaves do not hash to comm_d_new's partition {number}"))
 }
 
+impl<Tree: SectorTree> SnapJob<Tree> {
+    /// The library's own circuit of a partition.
+    fn library_circuit(
+        &self,
+        partition: PartitionIndex,
+    ) -> Result<EmptySectorUpdateCircuit<Tree>, SynthesisError> {
+        let proof = partition_of(&self.partitions, partition)?;
+        let number = Some(partition.0 as usize);
+        <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
+            &self.inputs,
+            (),
+            proof,
+            &self.params,
+            number,
+        )
+        .map_err(refused)
+    }
+}
+
 impl<Tree: SectorTree> Workload for SnapJob<Tree> {
     fn kind(&self) -> WorkKind {
         WorkKind::SnapUpdate
@@ -262,16 +281,29 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
         shape: &R1csShape,
     ) -> Result<PackedWitness, SynthesisError> {
         let proof = partition_of(&self.partitions, partition)?;
-        let number = Some(partition.0 as usize);
-        let circuit = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
-            &self.inputs,
-            (),
-            proof,
-            &self.params,
-            number,
+        let (params, inputs) = (&self.params, &self.inputs);
+        let arities = || native::Path::new(&proof.challenge_proofs[0].proof_r_old).arities();
+        native::make(
+            &self.circuit().to_string(),
+            || native::check_snap::<Tree>(params, inputs.h, &arities()),
+            || {
+                let number = partition.0 as usize;
+                native::snap::witness(
+                    shape.classes(),
+                    &native::snap::Partition { params, inputs, number, proof },
+                )
+            },
+            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )
-        .map_err(refused)?;
-        PackedWitness::synthesize(circuit, shape)
+    }
+
+    fn compare_with_library(
+        &self,
+        partition: PartitionIndex,
+        witness: &PackedWitness,
+        shape: &R1csShape,
+    ) -> Result<(), SynthesisError> {
+        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

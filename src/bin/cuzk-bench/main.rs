@@ -7,6 +7,7 @@ mod field;
 mod gen_vanilla;
 #[cfg(feature = "cuda")]
 mod kernels;
+mod layouts;
 #[cfg(feature = "cuda")]
 mod msm;
 #[cfg(feature = "cuda")]
@@ -16,6 +17,7 @@ mod proof;
 #[cfg(feature = "cuda")]
 mod report;
 mod shape;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -34,7 +36,9 @@ struct Cli {
 enum Command {
     Kernels(KernelsArgs),
     GenVanilla(gen_vanilla::GenVanillaArgs),
+    Layouts(layouts::LayoutsArgs),
     Shape(shape::ShapeArgs),
+    Witness(witness::WitnessArgs),
 }
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed, a result was wrong or a file cannot be \
@@ -69,6 +73,8 @@ enum Kernel {
     MsmG1,
     /// The same in G2.
     MsmG2,
+    /// Sums in G1 with other windows and affine levels; only where it is asked for.
+    MsmPlans,
     /// Whole proofs, from a witness in host memory to their bytes.
     Proof,
 }
@@ -94,7 +100,9 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Kernels(args) => run(&args).map_err(Failure::failed),
         Command::GenVanilla(args) => gen_vanilla::run(&args),
+        Command::Layouts(args) => layouts::run(&args),
         Command::Shape(args) => shape::run(&args),
+        Command::Witness(args) => witness::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
