@@ -33,13 +33,14 @@ const NUM_SLOTS: usize = 6;
 const NUM_URGENT_SLOTS: usize = 2;
 /// One core copies about 10 GB/s; four keep up with PCIe 5.
 const NUM_FILLER_THREADS: usize = 4;
-/// Bytes that one filler thread copies at a time: a multiple of any element's size, as a slot is.
+/// Bytes that one filler thread copies at a time. Slots are a multiple of it, and it one of a scalar's size.
 const FILL_PART_BYTES: usize = 1 << 20;
 
 /// What is to be copied to a device. Its bytes are asked for by parts, on filler threads: where they lie in host memory in
 /// another form, or not at all, they are made there.
 pub trait HostBytes: Send + Sync {
-    /// Writes the bytes from `offset` on. Both ends are multiples of the element's size.
+    /// Writes the bytes from `offset` on. A transfer begins and ends at an element, and is cut at multiples of 1 MiB from
+    /// its beginning: elements whose size is no power of two may be in two parts.
     fn fill(&self, offset: usize, to: &mut [u8]);
 }
 

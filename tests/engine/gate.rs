@@ -71,7 +71,11 @@ impl Workload for Gated {
         self.workload.record_shape()
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<PackedWitness, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         let closed = self.bar.is_open.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.bar.opened.wait_while(closed, |is_open| !*is_open));
         self.workload.synthesize(partition, shape)
