@@ -289,6 +289,7 @@ fn first_difference(classes: &VariableClasses, left: &PackedWitness, right: &Pac
 #[cfg(test)]
 mod tests {
     use filecoin_proofs::constants::{SectorShapeBase, SectorShapeSub8, SectorShapeTop2};
+    use storage_proofs_core::merkle::MerkleTreeTrait;
 
     use super::*;
 
