@@ -4,6 +4,7 @@
 //! Engine --SubmitJob, CancelJob, ReleaseTicket--> Scheduler --…Circuit, SynthesizeWitness, Verify*, CheckKey--> Synthesizer
 //!                                                           --ProvePartition + LaneCredit--> one GpuDevice
 //! Synthesizer --WitnessSynthesized, ProofsVerified, …--> Scheduler <--PartitionProved, PartitionFailed, LaneFreed-- GpuDevice
+//! Scheduler   --Op--> journal (a thread) --JournalWritten--> Scheduler
 //! Supervisor  --DeviceReady, DeviceLost, ActorDied, DeviceWithdrawn, Drain--> Scheduler
 //! ```
 //!
@@ -17,6 +18,7 @@ mod blame;
 mod circuit_facts;
 mod circuits;
 mod devices;
+mod durable;
 mod flow;
 mod intake;
 mod job;
@@ -38,6 +40,7 @@ use tokio::time::Instant;
 use self::blame::KeyCheck;
 use self::circuits::Circuit;
 use self::devices::Devices;
+use self::durable::Durable;
 use self::job::Job;
 use self::memory::HostMemory;
 use crate::circuits::WorkKind;
@@ -72,6 +75,8 @@ struct EndedJob {
     identity: Option<WorkIdentity>,
     accepted: JobEvent,
     result: JobResult,
+    /// In the journal.
+    is_durable: bool,
 }
 
 /// Where this actor can be told things, for guards that tell it.
@@ -104,6 +109,8 @@ pub struct Scheduler {
     /// Of witnesses and row values, and of the host's own proofs.
     witness_memory: HostMemory,
     key_check: Option<KeyCheck>,
+    /// The journal, and what of it is still to be queued.
+    durable: Durable,
     next_job: u64,
     next_ticket: u64,
     draining: bool,
@@ -144,6 +151,7 @@ impl Scheduler {
             circuit_memory: HostMemory::new(config.circuit_memory_budget_bytes),
             witness_memory: HostMemory::new(config.host_memory_budget_bytes),
             key_check: None,
+            durable: Durable::default(),
             next_job: 1,
             next_ticket: 1,
             draining: false,
@@ -179,6 +187,7 @@ impl Actor for Scheduler {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         let address = ctx.address();
+        self.durable.start(&address);
         self.own = Some(OwnAddress {
             lane_freed: address.clone().recipient(),
             ticket_released: address.recipient(),

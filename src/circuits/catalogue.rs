@@ -236,6 +236,7 @@ pub struct CircuitSpec {
 }
 
 impl CircuitSpec {
+    /// The network's circuit of this kind and size.
     pub fn new(kind: ProofKind, sector_size: SectorSize) -> Self {
         Self { kind, sector_size, test_challenges: None }
     }
@@ -280,6 +281,7 @@ impl CircuitSpec {
         Self::scaled_porep(full.sector_size, challenges.parse().ok()?).filter(|spec| spec.name() == id)
     }
 
+    /// The id, as jobs, files and reports name the circuit: `porep-2k`.
     pub fn id(&self) -> CircuitId {
         CircuitId::new(self.name())
     }

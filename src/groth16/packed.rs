@@ -129,7 +129,10 @@ impl<'a> Packer<'a> {
     /// If there are more values than variables.
     pub fn pack(&mut self, values: &[Scalar]) -> Result<(), NotABit> {
         let end = self.num_packed + values.len();
-        assert!(self.num_packed % BITS_PER_WORD == 0 && end <= self.classes.num_aux(), "variables in order");
+        assert!(
+            self.num_packed.is_multiple_of(BITS_PER_WORD) && end <= self.classes.num_aux(),
+            "variables in order"
+        );
         for values in values.chunks(BITS_PER_WORD) {
             let is_dense = self.classes.dense.words()[self.bits.len()];
             let mut word = 0;

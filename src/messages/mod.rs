@@ -2,6 +2,7 @@
 
 pub mod device;
 pub mod job;
+pub mod journal;
 pub mod lifecycle;
 pub mod status;
 pub mod synthesis;

@@ -8,8 +8,8 @@ use actix::prelude::Message;
 use actix::Recipient;
 use blstrs::Scalar;
 
-use crate::circuits::{FilecoinRequest, SrsSource, Workload};
-use crate::error::{EngineError, RequestError, SrsError, SynthesisError};
+use crate::circuits::{SrsSource, Undecoded, Workload};
+use crate::error::{EngineError, SrsError, SynthesisError};
 use crate::groth16::domain::quotient_bytes;
 use crate::groth16::{Blinding, PackedWitness, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, JobId, WorkRef};
@@ -68,10 +68,20 @@ impl MemoryLease {
 
 /// Question with a long answer: decode and validate a request, on a worker thread. The reply comes when it is done.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Arc<dyn Workload>, EngineError>")]
+#[rtype(result = "Result<DecodedRequest, EngineError>")]
 pub struct DecodeRequest {
-    pub request: Box<FilecoinRequest>,
+    pub request: Undecoded,
     pub priority: Priority,
+    /// A journal will want its bytes.
+    pub keep_bytes: bool,
+}
+
+/// What a request says.
+#[derive(Clone, Debug)]
+pub struct DecodedRequest {
+    pub workload: Arc<dyn Workload>,
+    /// The request as a journal keeps it, if that was asked for.
+    pub encoded: Option<Arc<[u8]>>,
 }
 
 /// Command: find out what a circuit will take, without loading it. Answered by [`CircuitMeasured`] or
@@ -311,7 +321,8 @@ impl fmt::Debug for VerifyJob {
 pub struct JobVerified {
     pub job: JobId,
     pub proof: Vec<u8>,
-    pub result: Result<(), RequestError>,
+    /// What the library said against the proof, or that it panicked.
+    pub result: Result<(), String>,
     pub elapsed: Duration,
 }
 

@@ -18,9 +18,9 @@ use cuzk::messages::job::{
 use cuzk::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady, Drained, StopActor};
 use cuzk::messages::status::{EngineDeviceStatus, EngineStatus, StatusBoard};
 use cuzk::messages::synthesis::{
-    CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, JobVerified, KeyChecked,
-    KeyVerdict, MeasureCircuit, PrepareCircuit, PreparedCircuit, ProofsVerified, SynthesizeWitness,
-    SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs, WitnessSynthesized,
+    CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, DecodedRequest, JobVerified,
+    KeyChecked, KeyVerdict, MeasureCircuit, PrepareCircuit, PreparedCircuit, ProofsVerified,
+    SynthesizeWitness, SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs, WitnessSynthesized,
 };
 use cuzk::policy::health::HealthPolicy;
 use cuzk::policy::plan::{ShapeSummary, SrsSummary};
@@ -74,7 +74,7 @@ impl Actor for Answers {
 }
 
 impl Handler<DecodeRequest> for Answers {
-    type Result = Result<Arc<dyn Workload>, EngineError>;
+    type Result = Result<DecodedRequest, EngineError>;
 
     fn handle(&mut self, _: DecodeRequest, _: &mut Context<Self>) -> Self::Result {
         unreachable!("the Scheduler decodes nothing")
@@ -234,6 +234,7 @@ impl Rig {
             deadline: None,
             blinding: BlindingSource::OsRandom,
             placement: Placement::Any,
+            encoded: None,
             span: tracing::Span::none(),
         };
         self.scheduler.send(submit).await.expect("the Scheduler lives")
@@ -390,11 +391,15 @@ impl Rig {
         self.scheduler.do_send(ProofsVerified { verdicts, elapsed: Duration::ZERO });
     }
 
-    /// Answers the check of the whole, which ends the job.
+    /// Answers the check of the whole as a library does that accepts it, which ends the job.
     pub async fn agree(&mut self) {
+        self.judge(Ok(())).await;
+    }
+
+    /// Answers the check of the whole, which ends the job.
+    pub async fn judge(&mut self, result: Result<(), String>) {
         match self.asked.next().await {
             Asked::VerifyJob(VerifyJob { job, proof, .. }) => {
-                let result = Ok(());
                 let elapsed = Duration::ZERO;
                 self.scheduler.do_send(JobVerified { job, proof, result, elapsed });
             }

@@ -6,6 +6,7 @@ mod bad_post;
 mod bad_snap;
 mod catalogue;
 mod common;
+mod counted;
 mod fixtures;
 mod native;
 mod request_file;

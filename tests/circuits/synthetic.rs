@@ -83,10 +83,17 @@ fn synthetic_32g_and_64g_sectors_satisfy_circuits_that_fit_a_test() {
     check_partition(&options(ProofKind::WinningPost, SectorSize::Size32GiB), 0);
     check_partition(&options(ProofKind::WinningPost, SectorSize::Size64GiB), 0);
     check_partition(&smallest_porep(SectorSize::Size32GiB), 0);
-    // The library's circuits of several challenges are one template over and over.
-    let shape = shape("winning-32g");
-    let sizes = CircuitSpec::by_id("winning-32g").unwrap().sizes().unwrap();
-    assert_eq!((sizes.constraints, sizes.num_aux), (shape.num_constraints() as u64, shape.num_aux() as u64));
+    check_sizes("winning-32g");
+    check_sizes("porep-32g-k1");
+}
+
+/// The catalogue's sizes are those of the library's circuit.
+fn check_sizes(circuit: &str) {
+    let (shape, sizes) = (shape(circuit), CircuitSpec::by_id(circuit).unwrap().sizes().unwrap());
+    let known = (sizes.constraints, sizes.num_inputs, sizes.num_aux, sizes.domain_log2);
+    let (constraints, inputs, aux) = (shape.num_constraints(), shape.num_inputs(), shape.num_aux());
+    assert_eq!(known, (constraints as u64, inputs as u64, aux as u64, shape.domain_log2()), "{circuit}");
+    assert_eq!(sizes.num_dense, Some(shape.classes().num_dense() as u64), "{circuit}");
 }
 
 /// Decoding checks every path, hash, label and challenge.
@@ -94,17 +101,21 @@ fn synthetic_32g_and_64g_sectors_satisfy_circuits_that_fit_a_test() {
 fn every_kind_of_every_size_is_read_and_holds() {
     for sector_size in SectorSize::ALL {
         for kind in ProofKind::ALL {
+            // One of 64 GiB's ten PoRep partitions is as good as all.
+            let is_large = kind == ProofKind::PorepSealCommit && sector_size == SectorSize::Size64GiB;
             let options = SyntheticOptions {
+                partitions: is_large.then_some(1),
                 sectors: (kind == ProofKind::WindowPostPartition).then_some(2),
                 ..options(kind, sector_size)
             };
             let request = request(&options);
-            assert_eq!(request.test_scale, None);
+            assert_eq!(request.test_scale.is_some(), is_large);
             let workload = decode(request).unwrap_or_else(|error| panic!("{kind} {sector_size}: {error}"));
             let spec = CircuitSpec::new(kind, sector_size);
-            assert_eq!(workload.num_partitions(), spec.num_partitions());
+            let num_partitions = options.partitions.unwrap_or(spec.num_partitions());
+            assert_eq!(workload.num_partitions(), num_partitions);
             assert_eq!(*workload.circuit(), spec.id());
-            workload.public_inputs(PartitionIndex(spec.num_partitions() - 1)).unwrap();
+            workload.public_inputs(PartitionIndex(num_partitions - 1)).unwrap();
         }
     }
 }
@@ -120,10 +131,10 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
     }
 }
 
-/// Filecoin's own reader takes the C1, and its own verification the proofs in it.
-fn check_with_the_librarys_porep<Tree: MerkleTreeTrait + 'static>(options: &SyntheticOptions)
+/// Filecoin's own reader takes the C1, and its own verification the proofs in it. Returns comm_d.
+fn check_with_the_librarys_porep<Tree>(options: &SyntheticOptions) -> [u8; 32]
 where
-    Tree: MerkleTreeTrait<Hasher = TreeRHasher>,
+    Tree: MerkleTreeTrait<Hasher = TreeRHasher> + 'static,
 {
     let c1 = request(options).vanilla_proof;
     let read: SealCommitPhase1Output = serde_json::from_slice(&c1).unwrap();
@@ -144,6 +155,7 @@ where
     let first = proofs[0][0].replica_column_proofs.exp_parents[0].clone();
     proofs[0][0].replica_column_proofs.exp_parents[1] = first;
     assert!(!Scheme::<Tree>::verify_all_partitions(&params, &inputs, &proofs).unwrap());
+    read.comm_d
 }
 
 #[test]
@@ -152,7 +164,9 @@ fn filecoins_own_verification_takes_a_synthetic_porep() {
         ProofKind::PorepSealCommit,
         SectorSize::Size2KiB,
     ));
-    check_with_the_librarys_porep::<SectorShapeSub8>(&smallest_porep(SectorSize::Size32GiB));
+    let comm_d = check_with_the_librarys_porep::<SectorShapeSub8>(&smallest_porep(SectorSize::Size32GiB));
+    // The network's well-known commitment to 32 GiB of zeros.
+    assert_eq!(hex::encode(comm_d), "077e5fde35c50a9303a55009e3498a4ebedff39c42b710b730d8ec7ac7afa63e");
     check_with_the_librarys_porep::<SectorShapeTop2>(&smallest_porep(SectorSize::Size64GiB));
 }
 
@@ -216,6 +230,7 @@ fn a_scaled_job_is_known_by_its_manifest_alone() {
     manifest.check_statement(0, workload.as_ref()).unwrap();
     assert_eq!((workload.circuit().as_str(), workload.num_partitions()), ("porep-2k-k1", 3));
     check_partition(&options, 2);
+    check_sizes("porep-2k-k1");
     let digest = workload.digest();
 
     // Without the mark it is a C1 of the wrong form.

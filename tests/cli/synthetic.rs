@@ -55,6 +55,20 @@ fn inspect_tells_synthetic_files() {
     assert!(found[0].get("synthetic").is_none());
 }
 
+/// The file begins with the sector's number, whose lowest byte may be a bracket.
+#[test]
+fn inspect_takes_no_sector_number_for_json() {
+    let copy = copy_of("tests/data/filecoin/winning-2k/sector-1");
+    let file = path(&copy, "vanilla-0.bin");
+    let mut bytes = fs::read(&file).unwrap();
+    for first in [b'{', b'[', b' '] {
+        bytes[..8].copy_from_slice(&[first, 0x7b, 0x5b, 0, 0, 0, 0, 0]);
+        fs::write(&file, &bytes).unwrap();
+        let found = cuzk(&["inspect", &file, "--json"]).expect(0).json_lines();
+        assert_eq!(found[0]["kind"], "vanilla proof of one sector (PoSt)");
+    }
+}
+
 #[test]
 fn gen_vanilla_refuses_what_it_cannot_make() {
     let not_said = bench(&["gen-vanilla", "porep", "--sector-size", "2KiB"]).expect(2);

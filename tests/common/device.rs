@@ -201,7 +201,7 @@ impl DeviceRig {
                 break;
             }
         }
-        super::stopped(&self.handle.drain).await;
+        super::closed(&self.handle.drain, Drain).await;
         labels
     }
 

@@ -61,7 +61,7 @@ pub fn twiddle(b: usize) -> Scalar {
 
 /// The quotient's coefficients for rows `a` and `b` with `c = a b`.
 pub fn quotient(a: &[Scalar], b: &[Scalar], domain_log2: u32) -> Vec<Scalar> {
-    let c = a.iter().zip(b).map(|(a, b)| a * b).collect();
+    let c: Vec<Scalar> = a.iter().zip(b).map(|(a, b)| a * b).collect();
     domain::quotient(a.to_vec(), b.to_vec(), domain_log2, |rows| rows.copy_from_slice(&c))
 }
 

@@ -20,6 +20,7 @@ use crate::policy::placement::{place, Choice, DeviceView, Wish};
 impl Scheduler {
     /// Does everything that can be done now. Cheap when there is nothing.
     pub(super) fn pump(&mut self) {
+        self.tend_journal();
         self.expire();
         self.fail_hopeless();
         self.fail_misplaced();
@@ -214,7 +215,7 @@ impl Scheduler {
     pub(super) fn check_whole(&mut self, job: JobId) {
         let Some(circuit) = self.prepared(job) else { return };
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        if entry.library_check || entry.num_done() < entry.partitions.len() {
+        if entry.library_check || entry.durable.is_storing() || entry.num_done() < entry.partitions.len() {
             return;
         }
         entry.library_check = true;

@@ -12,6 +12,7 @@ use rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 
+use super::durable::JobDurability;
 use super::memory::{Holder, HostMemory};
 use crate::backend::Stage;
 use crate::circuits::Workload;
@@ -177,6 +178,7 @@ pub(super) struct Job {
     pub timings: JobTimings,
     pub retries: u32,
     pub began: bool,
+    pub durable: JobDurability,
 }
 
 impl Job {
@@ -195,6 +197,7 @@ impl Job {
             timings: JobTimings::default(),
             retries: 0,
             began: false,
+            durable: JobDurability::default(),
         }
     }
 

@@ -103,6 +103,7 @@ impl Handler<StopActor> for Scheduler {
     type Result = ();
 
     fn handle(&mut self, _: StopActor, ctx: &mut Context<Self>) {
+        self.durable.close();
         ctx.stop();
     }
 }

@@ -15,6 +15,7 @@ impl Scheduler {
     /// The one way out of the table: everything the job holds is let go, and everybody who waits is answered.
     pub(super) fn finish(&mut self, id: JobId, result: JobResult) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
+        let result = self.journal_ended(&mut job, result);
         job.cancel.cancel();
         self.let_go(&mut job);
         match &result {
@@ -61,17 +62,29 @@ impl Scheduler {
         if let Some(identity) = identity.as_ref().filter(|_| result.is_err()) {
             self.identities.remove(identity, id);
         }
-        self.ended.insert(id, EndedJob { request_id: job.spec.request_id, identity, accepted, result });
-        self.ended_order.push_back(id);
+        // What the journal keeps it also lets go.
+        if !(job.durable.is_journalled() && result.is_ok()) {
+            self.ended_order.push_back(id);
+        }
+        let is_durable = job.durable.is_journalled();
+        let request_id = job.spec.request_id;
+        self.ended.insert(id, EndedJob { request_id, identity, accepted, result, is_durable });
         while self.ended_order.len() > self.config.retained_results {
             let oldest = self.ended_order.pop_front().expect("longer than a number that is not negative");
-            if let Some(EndedJob { identity: Some(identity), .. }) = self.ended.remove(&oldest) {
-                self.identities.remove(&identity, oldest);
-            }
+            self.forget_ended(oldest);
+        }
+    }
+
+    pub(super) fn forget_ended(&mut self, id: JobId) {
+        if let Some(EndedJob { identity: Some(identity), .. }) = self.ended.remove(&id) {
+            self.identities.remove(&identity, id);
         }
     }
 
     pub(super) fn cancel(&mut self, id: JobId) -> CancelOutcome {
+        if let Some(outcome) = self.cancel_durable(id) {
+            return outcome;
+        }
         let Some(job) = self.jobs.get(&id) else {
             let was_given_out = (1..self.next_job).contains(&id.0);
             return if was_given_out { CancelOutcome::AlreadyEnded } else { CancelOutcome::Unknown };
@@ -88,7 +101,7 @@ impl Scheduler {
     /// The library has agreed: the job is complete.
     pub(super) fn complete(&mut self, id: JobId, proof: Vec<u8>) {
         let now = self.now();
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.durable.is_storing()) else { return };
         job.timings.total = now.saturating_sub(job.spec.accepted_at);
         let done_on = |partition: &Partition| match &partition.state {
             PartitionState::Done { device, .. } => device.clone(),
@@ -104,7 +117,7 @@ impl Scheduler {
             devices: job.partitions.iter().map(done_on).collect(),
             retries: job.retries,
         };
-        self.finish(id, Ok(Arc::new(outcome)));
+        self.finish_once_stored(id, Arc::new(outcome));
     }
 
     /// An attempt failed. The partition goes to another device, or the job ends with the reason.

@@ -73,6 +73,8 @@ enum Kernel {
     MsmG1,
     /// The same in G2.
     MsmG2,
+    /// Sums in G1 with other windows and affine levels; only where it is asked for.
+    MsmPlans,
     /// Whole proofs, from a witness in host memory to their bytes.
     Proof,
 }

@@ -328,14 +328,14 @@ mod tests {
                         columns.push(match kind {
                             0 => 0,
                             1 => 1 + repetition,
-                            2 => AUX_TAG | offset % HEADER,
+                            2 => AUX_TAG | (offset % HEADER),
                             _ => AUX_TAG | (HEADER + own).saturating_sub(offset),
                         });
                         coefficients.push(coefficient);
                         lengths[index * 3 / entries.len()] += 1;
                     }
                     if rows.len() % self.disturb_every == self.disturb_every - 1 {
-                        columns.push(AUX_TAG | rows.len() as u32 % HEADER);
+                        columns.push(AUX_TAG | (rows.len() as u32 % HEADER));
                         coefficients.push(7);
                         lengths[2] += 1;
                     }

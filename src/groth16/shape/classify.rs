@@ -347,7 +347,7 @@ mod tests {
             [vec![(ONE, 1)], vec![(x(0), 1)], vec![]],
         ];
         for form in forms {
-            assert_eq!(dense(1, &[form.clone()]), [false], "{form:?}");
+            assert_eq!(dense(1, std::slice::from_ref(&form)), [false], "{form:?}");
         }
     }
 
@@ -364,7 +364,7 @@ mod tests {
             [vec![], vec![(ONE, 1), (x(0), -1)], vec![]],
         ];
         for form in forms {
-            assert_eq!(dense(1, &[form.clone()]), [true], "{form:?}");
+            assert_eq!(dense(1, std::slice::from_ref(&form)), [true], "{form:?}");
         }
     }
 
@@ -374,7 +374,7 @@ mod tests {
         let product = [vec![(x(0), 1)], vec![(ONE, 1), (x(1), -1)], vec![]];
         assert_eq!(dense(2, &[product]), [true, true]);
         let conditional = [vec![(ONE, 1), (x(0), -1), (x(1), -1)], vec![(x(0), 1)], vec![]];
-        assert_eq!(dense(2, &[conditional.clone()]), [true, true]);
+        assert_eq!(dense(2, std::slice::from_ref(&conditional)), [true, true]);
         // With y a bit, x is one: as `AllocatedBit::alloc_conditionally` has it.
         assert_eq!(dense(2, &[bit(1), conditional]), [false, false]);
     }
