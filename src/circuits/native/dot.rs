@@ -33,7 +33,8 @@ pub(super) fn dot<const N: usize>(left: &[Limbs; N], right: &[Limbs; N]) -> Scal
     let mut sum = [0; 9];
     // The column's sum so far, and how often it went beyond 128 bits.
     let (mut low, mut high) = (0_u128, 0_u64);
-    for column in 0..7_usize {
+    let (columns, rest) = sum.split_at_mut(7);
+    for (column, word) in columns.iter_mut().enumerate() {
         let rows = column.saturating_sub(3)..=column.min(3);
         for (left, right) in left.iter().zip(right) {
             for row in rows.clone() {
@@ -42,11 +43,10 @@ pub(super) fn dot<const N: usize>(left: &[Limbs; N], right: &[Limbs; N]) -> Scal
                 (low, high) = (added, high + u64::from(is_over));
             }
         }
-        sum[column] = low as u64;
+        *word = low as u64;
         (low, high) = (low >> 64 | u128::from(high) << 64, 0);
     }
-    sum[7] = low as u64;
-    sum[8] = (low >> 64) as u64;
+    rest.copy_from_slice(&[low as u64, (low >> 64) as u64]);
     scalar(reduce(sum))
 }
 
@@ -88,12 +88,13 @@ const fn multiple(shift: u32) -> [u64; 5] {
 }
 
 fn subtract_if_above(value: [u64; 5], other: [u64; 5]) -> [u64; 5] {
-    let (mut difference, mut borrow) = ([0; 5], false);
-    for limb in 0..5 {
+    let mut borrow = false;
+    let difference = std::array::from_fn(|limb| {
         let (first, under) = value[limb].overflowing_sub(other[limb]);
         let (second, under_again) = first.overflowing_sub(u64::from(borrow));
-        (difference[limb], borrow) = (second, under | under_again);
-    }
+        borrow = under | under_again;
+        second
+    });
     if borrow {
         value
     } else {

@@ -134,12 +134,13 @@ impl<const W: usize> Poseidon<W> {
     fn first_round(&self, preimage: &[Scalar], values: &mut Vec<Scalar>) -> [Scalar; W] {
         assert_eq!(preimage.len() + 1, W, "as many elements as the arity");
         let mut state = [self.first; W];
-        for i in 1..W {
-            let x = preimage[i - 1] + self.first_keys[i];
+        let keys = self.first_keys.iter().zip(&self.full_keys[0]).skip(1);
+        for ((element, preimage), (before, after)) in state[1..].iter_mut().zip(preimage).zip(keys) {
+            let x = preimage + before;
             let x2 = x.square();
             let x4 = x2.square();
-            state[i] = x4 * x + self.full_keys[0][i];
-            values.extend([x2, x4, state[i]]);
+            *element = x4 * x + after;
+            values.extend([x2, x4, *element]);
         }
         apply(&self.mds, &state)
     }
