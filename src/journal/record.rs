@@ -392,10 +392,8 @@ mod tests {
     /// The bytes of version 2, as files that are out there have them.
     #[test]
     fn the_bytes_of_version_2_do_not_change() {
-        let body = "0900000000000000726571756573742d3101020800000000000000\
-                    77706f73742d326b0100000001010101010101010101010101010101\
-                    01010101010101010101010101010101020000000000000000e903000000000000\
-                    00";
+        let body = "0900000000000000726571756573742d310102080000000000000077706f73742d326b01000000010101010101010101\
+                    0101010101010101010101010101010101010101010101020000000000000000e90300000000000000";
         let bytes = job(1).to_bytes();
         assert_eq!(hex::encode(&bytes[HEAD_BYTES..]), body);
         assert_eq!(bytes[..VERSION_BYTES], [2, 0]);
