@@ -29,6 +29,7 @@ use cuzk::messages::device::{
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
 use cuzk::messages::status::StatusBoard;
+use cuzk::telemetry::events::EventSink;
 use rand::rngs::OsRng;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 
@@ -117,6 +118,7 @@ fn peers(listener: &Addr<Listener>) -> DevicePeers {
         lost: vec![listener.clone().recipient()],
         drained: listener.clone().recipient(),
         board: StatusBoard::default(),
+        events: EventSink::off(),
     }
 }
 

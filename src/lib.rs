@@ -21,4 +21,6 @@ pub mod groth16;
 pub mod ids;
 pub mod messages;
 pub mod policy;
+pub mod simulation;
 pub mod telemetry;
+pub mod timeline;

@@ -23,6 +23,8 @@ pub struct PreparedCircuit {
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
     pub vk: PreparedVerifyingKey,
+    /// What memory is reserved by: of `shape`, but in simulations of larger circuits.
+    pub sizes: ShapeSummary,
     /// Bytes of shape and SRS in host memory.
     pub num_bytes: u64,
 }
@@ -30,17 +32,17 @@ pub struct PreparedCircuit {
 impl PreparedCircuit {
     /// Bytes of one witness.
     pub fn witness_bytes(&self) -> u64 {
-        32 * (self.shape.num_inputs() + self.shape.num_aux()) as u64
+        32 * (self.sizes.num_inputs + self.sizes.num_aux)
     }
 
     /// Bytes of one witness's row values `a`, `b`, `c`.
     pub fn evaluations_bytes(&self) -> u64 {
-        3 * 32 * self.shape.num_rows() as u64
+        3 * 32 * self.sizes.num_rows
     }
 
     /// Bytes that a proof on the host takes besides the witness: the row values, on the evaluation domain.
     pub fn host_proof_bytes(&self) -> u64 {
-        (3 * 32) << self.shape.domain_log2()
+        (3 * 32) << self.sizes.domain_log2
     }
 }
 

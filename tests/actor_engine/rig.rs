@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use actix::{Actor, Addr, Context, Handler, Recipient};
 use cuzk::actors::scheduler::{Scheduler, SchedulerConfig};
+use cuzk::actors::Pace;
 use cuzk::backend::{DeviceInfo, MemoryModel};
 use cuzk::circuits::{CustomCircuit, SrsSource, Workload};
 use cuzk::error::{DeviceError, EngineError};
@@ -25,6 +26,7 @@ use cuzk::messages::synthesis::{
 use cuzk::policy::health::HealthPolicy;
 use cuzk::policy::plan::{ShapeSummary, SrsSummary};
 use cuzk::policy::queue::QueuePolicy;
+use cuzk::telemetry::events::EventSink;
 use tokio::sync::watch;
 
 use crate::common::probe::{probe, probe_all, ProbeHandle};
@@ -164,6 +166,8 @@ impl Rig {
                 quarantine_points: 4,
                 quarantine: Duration::from_secs(60),
             },
+            pace: Pace::default(),
+            events: EventSink::off(),
         };
         let scheduler = Scheduler::new(config, drained, status_sender, StatusBoard::default()).start();
         let (evictions_sender, evictions) = tokio::sync::mpsc::unbounded_channel();
@@ -289,9 +293,11 @@ impl Rig {
     pub fn prepared(&self, command: PrepareCircuit, num_bytes: u64) {
         let source = command.workload.srs();
         let SrsSource::Memory(srs) = &source else { panic!("keys are in memory") };
+        let shape = command.workload.record_shape().expect("the circuit records");
         let circuit = PreparedCircuit {
             id: command.workload.circuit().clone(),
-            shape: Arc::new(command.workload.record_shape().expect("the circuit records")),
+            sizes: ShapeSummary::of(&shape),
+            shape: Arc::new(shape),
             vk: PreparedVerifyingKey::new(&srs.vk),
             srs: Arc::clone(srs),
             source,

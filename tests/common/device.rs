@@ -14,6 +14,7 @@ use cuzk::messages::device::{
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
 use cuzk::messages::status::{DeviceStatus, StatusBoard};
+use cuzk::telemetry::events::EventSink;
 
 use super::probe::{probe_all, ProbeHandle};
 
@@ -98,6 +99,7 @@ impl DeviceRig {
             lost: vec![probe.clone().recipient()],
             drained: probe.clone().recipient(),
             board: StatusBoard::clone(&board),
+            events: EventSink::off(),
         };
         let handle = spawner.start(&Arbiter::current(), config, peers);
         Self { handle, facts, board, freed: probe.recipient() }

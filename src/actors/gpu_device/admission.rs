@@ -141,8 +141,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(device) = &self.device else {
             return Fit::Never(DeviceError::NotTaking { at: job.at.clone(), what: "it is closed" });
         };
-        let shape = ShapeSummary::of(&job.shape);
-        let srs = device.srs_summary(job);
+        let (shape, srs) = device.sizes(job);
         let limit_bytes = device.limit_bytes(job);
         if let Err(source) = plan(&shape, &srs, limit_bytes) {
             return Fit::Never(DeviceError::Plan { at: job.at.clone(), source });
@@ -265,6 +264,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             pinned,
             stages,
             in_flight: Default::default(),
+            stage_spans: Default::default(),
             running_since: tokio::time::Instant::now(),
             timings: Vec::new(),
             aborting: false,
@@ -278,10 +278,12 @@ impl<B: DeviceBackend> GpuDevice<B> {
 }
 
 impl<B: DeviceBackend> Device<B> {
-    pub(super) fn srs_summary(&self, job: &Job) -> SrsSummary {
+    /// What decides the memory of a job here.
+    pub(super) fn sizes(&self, job: &Job) -> (ShapeSummary, SrsSummary) {
+        let (shape, srs) = self.backend.sizes(&job.circuit, &job.shape, &job.srs);
         match self.memory_model {
-            MemoryModel::Dedicated => SrsSummary::of(&job.srs),
-            MemoryModel::SharedWithHost => SrsSummary::of(&job.srs).in_place(),
+            MemoryModel::Dedicated => (shape, srs),
+            MemoryModel::SharedWithHost => (shape, srs.in_place()),
         }
     }
 

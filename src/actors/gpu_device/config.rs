@@ -8,6 +8,7 @@ use crate::backend::WatchdogConfig;
 use crate::messages::device::{PartitionFailed, PartitionProved, StageFinished};
 use crate::messages::lifecycle::{DeviceLost, DeviceReady, Drained, ResidencyChanged};
 use crate::messages::status::StatusBoard;
+use crate::telemetry::events::EventSink;
 
 /// Settings of one device actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,4 +61,5 @@ pub struct DevicePeers {
     pub drained: Recipient<Drained>,
     /// Where it writes its own state.
     pub board: StatusBoard,
+    pub events: EventSink,
 }

@@ -11,6 +11,7 @@ use crate::messages::device::{LaneFreed, PartitionFailed, PartitionProved, Stage
 use crate::messages::job::JobEvent;
 use crate::messages::lifecycle::ResidencyChanged;
 use crate::policy::health::Failure;
+use crate::telemetry::events::AttemptRef;
 
 impl Handler<PartitionProved> for Scheduler {
     type Result = ();
@@ -70,7 +71,7 @@ impl Handler<PartitionFailed> for Scheduler {
         };
         if let Some(device) = self.devices.get_mut(&id) {
             match &error {
-                DeviceError::NotTaking { .. } => device.rests_until = now + super::TICK,
+                DeviceError::NotTaking { .. } => device.rests_until = now + super::REST,
                 // Not the device's fault.
                 DeviceError::Srs { .. }
                 | DeviceError::Plan { .. }
@@ -81,10 +82,13 @@ impl Handler<PartitionFailed> for Scheduler {
                     device.health.record_failure(Failure::Reported, now);
                     if error.class() == ErrorClass::DeviceLost {
                         // `DeviceLost` follows; until then its free lanes are worth nothing.
-                        device.rests_until = now + super::TICK;
+                        device.rests_until = now + super::REST;
                     }
                 }
             }
+        }
+        if let Some(at) = AttemptRef::of(&at) {
+            self.tell_attempt_failed(at, &id, false, &error.to_string());
         }
         self.retry(at.job, index, &id, error);
         self.pump();

@@ -119,7 +119,8 @@ fn prepare(
     let shape = Arc::new(shape);
     let vk = PreparedVerifyingKey::new(&srs.vk);
     let num_bytes = srs.num_bytes() + shape.num_bytes();
-    Ok(PreparedCircuit { id, source, shape, srs, vk, num_bytes })
+    let sizes = ShapeSummary::of(&shape);
+    Ok(PreparedCircuit { id, source, shape, srs, vk, sizes, num_bytes })
 }
 
 fn load_srs(

@@ -1,4 +1,4 @@
-//! Measurements of the device kernels: arguments, output and exit codes only.
+//! Measurements and simulations: arguments, output and exit codes only.
 
 #[cfg(feature = "cuda")]
 mod check;
@@ -14,12 +14,14 @@ mod ntt;
 mod proof;
 #[cfg(feature = "cuda")]
 mod report;
+mod simulate;
+mod timeline;
 
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Measures CuZK's GPU kernels, and checks every result that a figure stands on.
+/// Measures CuZK: its GPU kernels, with every result checked, and its scheduling, on simulated machines.
 #[derive(Parser)]
 #[command(name = "cuzk-bench", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -30,9 +32,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Kernels(KernelsArgs),
+    Simulate(simulate::SimulateArgs),
+    Timeline(timeline::TimelineArgs),
 }
 
-const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed or a result was wrong, 2 wrong use.";
+const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed, a result was wrong or a claim does not hold, 2 wrong use.";
 
 /// Rates of every kernel on the first GPU (CUDA_VISIBLE_DEVICES chooses), on data that is resident there.
 #[derive(Args)]
@@ -68,8 +72,12 @@ enum Kernel {
 }
 
 fn main() -> ExitCode {
-    let Cli { command: Command::Kernels(args) } = Cli::parse();
-    match run(&args) {
+    let done = match Cli::parse().command {
+        Command::Kernels(args) => run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Timeline(args) => timeline::run(&args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("cuzk-bench: {why}");

@@ -15,7 +15,7 @@ use crate::failure::{Failure, EXIT_USAGE};
 use crate::files;
 use crate::input::{parse_miner, read_jobs, BadJob, C1Options, Job};
 use crate::interrupt::Interrupts;
-use crate::options::{DeviceOption, ParamsOption};
+use crate::options::{DeviceOption, EventsOption, ParamsOption};
 use crate::ui::{self, Ui};
 
 pub use run::{prove_all, Finished, Task};
@@ -30,6 +30,8 @@ pub struct ProveArgs {
     params: ParamsOption,
     #[command(flatten)]
     device: DeviceOption,
+    #[command(flatten)]
+    events: EventsOption,
     /// Miner id of C1 files, such as 1000 or f01000
     #[arg(long, value_name = "ID", value_parser = parse_miner)]
     miner: Option<u64>,
@@ -80,6 +82,9 @@ pub fn run(args: &ProveArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
         outcome.add(&Finished::refused(job))?;
     }
     if !tasks.is_empty() {
+        // Ends after the engine: what that does last is in it too.
+        let (events, _log) = args.events.open(&config)?;
+        engine_config.events = events;
         let engine = Engine::start(engine_config)?;
         prove_all(&engine, tasks, ui, &interrupts, |finished| outcome.add(&finished))?;
     }
