@@ -1,7 +1,6 @@
 //! The callers of a simulation: one task per stream, which submits jobs as a host would, and lets them go on by
 //! themselves.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;
@@ -10,13 +9,10 @@ use rand_core::SeedableRng;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, Instant};
 
-use super::host::SimulatedHost;
-use super::scenario::{seconds, Arrivals, Scenario, StreamScenario};
-use super::workload::SimulatedJob;
-use crate::circuits::Workload;
+use super::machine::Machine;
+use super::scenario::{seconds, Arrivals};
 use crate::engine::{Engine, JobHandle};
-use crate::groth16::{Blinding, Scalar};
-use crate::messages::job::{BlindingSource, Payload, Priority, ProofRequest};
+use crate::messages::job::ProofRequest;
 
 /// Pause of a caller of a backlog whose job was refused or failed: it tries again, but not at once.
 const CALLER_PAUSE: Duration = Duration::from_secs(10);
@@ -26,10 +22,11 @@ pub(super) struct Callers(Vec<JoinHandle<()>>);
 
 impl Callers {
     /// They submit until `horizon`.
-    pub fn start(scenario: &Scenario, host: &SimulatedHost, engine: &Engine, horizon: Instant) -> Self {
+    pub fn start(machine: &Machine, engine: &Engine, horizon: Instant) -> Self {
+        let scenario = machine.scenario();
         let mut tasks = Vec::new();
         for (index, stream) in scenario.streams.iter().enumerate() {
-            let caller = Caller::new(stream, host, engine.clone(), horizon);
+            let caller = Caller { engine: engine.clone(), horizon, request: machine.request(stream) };
             let mut rng = ChaCha20Rng::seed_from_u64(scenario.seed);
             rng.set_stream(index as u64);
             match stream.arrivals {
@@ -57,35 +54,13 @@ impl Callers {
 struct Caller {
     engine: Engine,
     horizon: Instant,
-    workload: Arc<dyn Workload>,
-    priority: Option<Priority>,
-    deadline: Option<Duration>,
+    request: ProofRequest,
 }
 
 impl Caller {
-    fn new(stream: &StreamScenario, host: &SimulatedHost, engine: Engine, horizon: Instant) -> Self {
-        let job =
-            SimulatedJob { circuit: host.stand_in(&stream.circuit), num_partitions: stream.partitions };
-        Self {
-            engine,
-            horizon,
-            workload: Arc::new(job),
-            priority: stream.priority,
-            deadline: stream.deadline_s.map(seconds),
-        }
-    }
-
     /// Nothing of a refused job is left but its event.
     async fn submit(&self) -> Option<JobHandle> {
-        let num_partitions = self.workload.num_partitions() as usize;
-        let request = ProofRequest {
-            priority: self.priority,
-            deadline: self.deadline,
-            // Drawing random ones would be the slowest part of a simulated proof.
-            blinding: BlindingSource::Fixed(vec![Blinding { r: Scalar::ONE, s: Scalar::ONE }; num_partitions]),
-            ..ProofRequest::new(Payload::Workload(Arc::clone(&self.workload)))
-        };
-        let mut handle = self.engine.submit(request).await.ok()?;
+        let mut handle = self.engine.submit(self.request.clone()).await.ok()?;
         // Nobody listens.
         drop(handle.events());
         Some(handle)

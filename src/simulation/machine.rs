@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ff::Field;
+
 use super::host::SimulatedHost;
-use super::scenario::{seconds, DeviceScenario, EngineScenario, Scenario};
+use super::scenario::{seconds, DeviceScenario, EngineScenario, Scenario, StreamScenario};
+use super::workload::SimulatedJob;
 use crate::actors::gpu_device::DeviceConfig;
 use crate::actors::{ArbiterLayout, Pace};
 use crate::backend::sim::{FaultRates, SimConfig, SimProver};
 use crate::backend::{LaneLayout, WatchdogConfig};
 use crate::engine::{DeviceSpec, EngineConfig, Workers};
 use crate::error::ConfigError;
+use crate::groth16::{Blinding, Scalar};
+use crate::messages::job::{BlindingSource, Payload, ProofRequest};
 use crate::telemetry::events::EventSink;
 
 /// Finished results are of no interest here, beyond what a caller may still ask for.
@@ -19,9 +24,52 @@ const RETAINED_RESULTS: usize = 16;
 /// Nobody reads the status of a simulation.
 const STATUS_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// # Errors
-/// [`ConfigError::Value`] if a device's faults cannot be read.
-pub(super) fn engine_config(
+/// The machine of a scenario: for an engine in virtual time, or in real time for tests of load.
+pub struct Machine {
+    scenario: Scenario,
+    host: Arc<SimulatedHost>,
+}
+
+impl Machine {
+    /// # Errors
+    /// [`ConfigError::Value`] naming what is wrong with the scenario.
+    pub fn new(scenario: Scenario) -> Result<Self, ConfigError> {
+        scenario.validate()?;
+        let host = Arc::new(SimulatedHost::new(&scenario));
+        Ok(Self { scenario, host })
+    }
+
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Jobs that were about to be answered with a wrong proof.
+    pub fn num_wrong(&self) -> u64 {
+        self.host.num_wrong()
+    }
+
+    /// # Errors
+    /// [`ConfigError::Value`] if a device's faults cannot be read.
+    pub fn engine_config(&self, events: EventSink) -> Result<EngineConfig, ConfigError> {
+        engine_config(&self.scenario, events, Arc::clone(&self.host))
+    }
+
+    /// A job of a stream. All its jobs are alike, and none attaches to another.
+    pub fn request(&self, stream: &StreamScenario) -> ProofRequest {
+        let circuit = self.host.stand_in(&stream.circuit);
+        let job = SimulatedJob { circuit, num_partitions: stream.partitions };
+        let blinding = Blinding { r: Scalar::ONE, s: Scalar::ONE };
+        ProofRequest {
+            priority: stream.priority,
+            deadline: stream.deadline_s.map(seconds),
+            // Drawing random ones would be the slowest part of a simulated proof.
+            blinding: BlindingSource::Fixed(vec![blinding; stream.partitions as usize]),
+            ..ProofRequest::new(Payload::Workload(Arc::new(job)))
+        }
+    }
+}
+
+fn engine_config(
     scenario: &Scenario,
     events: EventSink,
     host: Arc<SimulatedHost>,

@@ -33,9 +33,9 @@ use tokio::time::Instant;
 
 use self::arrivals::Callers;
 use self::books::{Books, BooksConsumer};
-use self::host::SimulatedHost;
+pub use self::machine::Machine;
 pub use self::report::{ClaimResult, DeviceReport, KindReport, Percentiles, Report};
-pub use self::scenario::Scenario;
+pub use self::scenario::{Arrivals, Scenario};
 use crate::engine::Engine;
 use crate::error::{ConfigError, EngineError};
 use crate::telemetry::events::{Event, EventSink};
@@ -104,24 +104,23 @@ pub fn simulate(scenario: &Scenario, options: Options) -> Result<Simulated, Simu
             .build()
             .expect("a runtime without I/O needs nothing of the system")
     });
-    let host = Arc::new(SimulatedHost::new(&scenario));
-    system.block_on(run(&scenario, &books, &host))?;
+    let machine = Machine::new(scenario)?;
+    system.block_on(run(&machine, &books))?;
     // What is left of the actors holds the books: they end with their runtime.
     drop(system);
     let (figures, events) = books.finish().map_err(|source| {
         let path = options.events.map(|path| path.display().to_string()).unwrap_or_default();
         SimulationError::Events { path, source }
     })?;
-    let report = Report::new(&scenario, figures, host.num_wrong());
+    let report = Report::new(machine.scenario(), figures, machine.num_wrong());
     Ok(Simulated { report, events })
 }
 
-async fn run(scenario: &Scenario, books: &Arc<Books>, host: &Arc<SimulatedHost>) -> Result<(), EngineError> {
+async fn run(machine: &Machine, books: &Arc<Books>) -> Result<(), EngineError> {
     let events = EventSink::to(BooksConsumer(Arc::clone(books)));
-    let config = machine::engine_config(scenario, events, Arc::clone(host))?;
-    let engine = Engine::start_on_current_arbiter(config).await?;
-    let horizon = Instant::now() + scenario.horizon();
-    let callers = Callers::start(scenario, host, &engine, horizon);
+    let engine = Engine::start_on_current_arbiter(machine.engine_config(events)?).await?;
+    let horizon = Instant::now() + machine.scenario().horizon();
+    let callers = Callers::start(machine, &engine, horizon);
     tokio::time::sleep_until(horizon).await;
     engine.shutdown(DRAIN_LIMIT).await;
     callers.join().await;
