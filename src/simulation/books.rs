@@ -41,6 +41,7 @@ pub(super) struct DeviceFigures {
     pub invalid: u64,
     pub quarantines: u64,
     pub is_gone: bool,
+    is_up: bool,
     pub times_down: u64,
     pub peak_reserved_bytes: u64,
     pub peak_in_use_bytes: u64,
@@ -160,10 +161,12 @@ impl State {
                 let figures = self.device(device);
                 figures.name.clone_from(name);
                 figures.memory_bytes = *memory_bytes;
+                figures.is_up = true;
             }
             EventKind::DeviceDown { device, gone, .. } => {
                 let figures = self.device(device);
-                figures.times_down += 1;
+                // A loss is told, and what follows from it too.
+                figures.times_down += u64::from(std::mem::replace(&mut figures.is_up, false));
                 figures.is_gone |= gone;
             }
             EventKind::DeviceHealth { device, health } => {

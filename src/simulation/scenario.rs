@@ -15,7 +15,7 @@ use crate::circuits::WorkKind;
 use crate::config::ByteSize;
 use crate::error::ConfigError;
 use crate::messages::job::Priority;
-use crate::policy::plan::{ShapeSummary, SrsSummary};
+use crate::policy::plan::{Query, ShapeSummary, SrsSummary};
 
 /// Longest simulation: some thousand years of milliseconds still fit every clock.
 const HOURS_MAX: f64 = 10_000_000.0;
@@ -419,7 +419,6 @@ impl CircuitScenario {
         const SHAPE_BYTES_PER_ROW: u64 = 40;
         let simulated = self.simulated();
         let points = |query| simulated.srs.num_points(query);
-        use crate::policy::plan::Query;
         let g1: u64 = [Query::H, Query::L, Query::A, Query::BG1].into_iter().map(points).sum();
         96 * g1 + 192 * points(Query::BG2) + SHAPE_BYTES_PER_ROW * simulated.shape.num_rows
     }
