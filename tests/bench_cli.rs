@@ -27,12 +27,15 @@ fn a_scenario_gives_tables_json_a_picture_and_events_and_these_a_timeline() {
     let arguments =
         ["simulate", scenario, "--hours", "0.5", "--span-hours", "0.2", "--svg", svg.to_str().unwrap()];
     let said = stdout(&bench(&[&arguments[..], &["--events", events.to_str().unwrap()]].concat()));
-    for word in ["two A6000: 0.5 simulated hours", "winning-post", "sim-1", "holds: lost jobs ≤ 0", "times as fast"] {
+    for word in
+        ["two A6000: 0.5 simulated hours", "winning-post", "sim-1", "holds: lost jobs ≤ 0", "times as fast"]
+    {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(text(&svg).contains("RTX A6000"));
 
-    let json = |seed: &str| stdout(&bench(&["simulate", scenario, "--hours", "0.5", "--seed", seed, "--json"]));
+    let json =
+        |seed: &str| stdout(&bench(&["simulate", scenario, "--hours", "0.5", "--seed", seed, "--json"]));
     let first = json("5");
     assert_eq!(first, json("5"), "the same to the byte");
     let report: serde_json::Value = serde_json::from_str(&first).unwrap();
@@ -59,7 +62,10 @@ fn what_is_wrong_is_said_and_the_exit_code_tells() {
         assert!(said.contains(word), "{said}");
     };
     fails(&good.replace("vram", "wram"), "unknown field `wram`");
-    fails(&good.replace("utilisation_min = 0.8", "utilisation_min = 1.5"), "a claim of the scenario does not hold");
+    fails(
+        &good.replace("utilisation_min = 0.8", "utilisation_min = 1.5"),
+        "a claim of the scenario does not hold",
+    );
     let output = bench(&["timeline", "no-such-file"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-file"));

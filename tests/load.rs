@@ -57,7 +57,8 @@ fn wave(engine: &Engine, request: &ProofRequest, started: Instant) -> Seen {
         let status = engine.status();
         seen.slowest = seen.slowest.max(asked.elapsed());
         seen.most_jobs = seen.most_jobs.max(status.jobs.len());
-        seen.stalest = seen.stalest.max(started.elapsed().saturating_sub(Duration::from_millis(status.uptime_ms)));
+        seen.stalest =
+            seen.stalest.max(started.elapsed().saturating_sub(Duration::from_millis(status.uptime_ms)));
     }
     callers.into_iter().for_each(|caller| caller.join().unwrap());
     assert_eq!(*num_proved.lock().unwrap(), NUM_CALLERS * JOBS_PER_CALLER);

@@ -70,7 +70,9 @@ impl QueuePolicy {
 
     /// The priority with its aging, CRITICAL at most.
     fn level(&self, waiting: &Waiting, now: Duration) -> u32 {
-        (waiting.priority as u32).saturating_add(self.steps(waiting.since, now)).min(Priority::Critical as u32)
+        (waiting.priority as u32)
+            .saturating_add(self.steps(waiting.since, now))
+            .min(Priority::Critical as u32)
     }
 
     fn is_overdue(&self, waiting: &Waiting, now: Duration) -> bool {

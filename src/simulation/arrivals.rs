@@ -124,9 +124,8 @@ mod tests {
     #[test]
     fn poisson_arrivals_have_their_rate_and_their_spread() {
         let mut rng = ChaCha20Rng::seed_from_u64(3);
-        let gaps: Vec<f64> = (0..20_000)
-            .map(|_| gap(Arrivals::Poisson { per_hour: 60.0 }, &mut rng).as_secs_f64())
-            .collect();
+        let gaps: Vec<f64> =
+            (0..20_000).map(|_| gap(Arrivals::Poisson { per_hour: 60.0 }, &mut rng).as_secs_f64()).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         assert!((58.0..62.0).contains(&mean), "{mean}");
         // Of an exponential distribution one part in e is longer than the mean.

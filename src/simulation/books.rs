@@ -136,7 +136,8 @@ impl State {
         // What a device is must be known in whatever part is drawn.
         let is_of_device =
             matches!(event.kind, EventKind::DeviceReady { .. } | EventKind::DeviceHealth { .. });
-        let is_wanted = event.at_us < self.keep_us.end && (self.keep_us.contains(&event.at_us) || is_of_device);
+        let is_wanted =
+            event.at_us < self.keep_us.end && (self.keep_us.contains(&event.at_us) || is_of_device);
         if is_wanted && self.kept.len() < MAX_KEPT_EVENTS {
             self.kept.push(event);
         }

@@ -44,10 +44,8 @@ pub(super) struct SimulatedHost {
 impl Known {
     fn new(circuit: &CircuitScenario, read_gib_per_s: f64) -> Self {
         let stand_in = Arc::new(StandIn::new(&circuit.id, circuit.kind));
-        let evaluations = stand_in
-            .shape
-            .evaluate(&stand_in.assignment)
-            .expect("the assignment was made for this shape");
+        let evaluations =
+            stand_in.shape.evaluate(&stand_in.assignment).expect("the assignment was made for this shape");
         let host_bytes = circuit.host_bytes();
         Self {
             simulated: circuit.simulated(),
@@ -190,9 +188,7 @@ impl HostWork for SimulatedHost {
             HostTask::Measure(_) => Duration::ZERO,
             HostTask::Prepare(command) => self.known(command.workload.circuit()).load,
             HostTask::Witness(command) => self.known(&command.circuit.id).witness,
-            HostTask::Verify(command) => {
-                self.known(&command.circuit.id).verify * command.proofs.len() as u32
-            }
+            HostTask::Verify(command) => self.known(&command.circuit.id).verify * command.proofs.len() as u32,
             HostTask::CheckKey(command) => self.known(&command.circuit.id).host_proof,
             HostTask::VerifyJob(command) => self.known(&command.circuit.id).verify,
         }

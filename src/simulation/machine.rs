@@ -131,7 +131,8 @@ fn sim_config(device: &DeviceScenario, scenario: &Scenario) -> Result<SimConfig,
         jitter_per_mille: (device.jitter_percent * 10.0).round() as u32,
         prover: SimProver::Token,
         faults: device.script()?,
-        fault_rates: chances.fold(FaultRates::of_seed(scenario.seed), |rates, (kind, rate)| rates.with(kind, rate)),
+        fault_rates: chances
+            .fold(FaultRates::of_seed(scenario.seed), |rates, (kind, rate)| rates.with(kind, rate)),
         watchdog: WatchdogConfig {
             floor: seconds(watchdog_s),
             upload_floor: seconds(upload_watchdog_s),

@@ -171,11 +171,19 @@ fn rounded(value: f64) -> f64 {
 }
 
 fn at_most(claims: &mut Vec<ClaimResult>, what: &str, has: f64, limit: f64) {
-    claims.push(ClaimResult { claim: format!("{what} ≤ {limit}"), has: has.to_string(), holds: has <= limit });
+    claims.push(ClaimResult {
+        claim: format!("{what} ≤ {limit}"),
+        has: has.to_string(),
+        holds: has <= limit,
+    });
 }
 
 fn at_least(claims: &mut Vec<ClaimResult>, what: &str, has: f64, limit: f64) {
-    claims.push(ClaimResult { claim: format!("{what} ≥ {limit}"), has: has.to_string(), holds: has >= limit });
+    claims.push(ClaimResult {
+        claim: format!("{what} ≥ {limit}"),
+        has: has.to_string(),
+        holds: has >= limit,
+    });
 }
 
 fn claims(scenario: &Scenario, report: &Report) -> Vec<ClaimResult> {
@@ -200,7 +208,9 @@ fn claims(scenario: &Scenario, report: &Report) -> Vec<ClaimResult> {
         at_least(&mut claims, "retries", report.retries as f64, limit as f64);
     }
     claim_devices(&mut claims, scenario, report);
-    for (what, limits) in [("p99 until the proof", &expect.total_p99_s), ("p99 until begun", &expect.start_p99_s)] {
+    for (what, limits) in
+        [("p99 until the proof", &expect.total_p99_s), ("p99 until begun", &expect.start_p99_s)]
+    {
         for (kind, limit) in limits {
             let times = report.kinds.get(kind).map(|kind| (kind.total, kind.start)).unwrap_or_default();
             let has = if what.ends_with("begun") { times.1.p99_s } else { times.0.p99_s };
@@ -214,12 +224,8 @@ fn claim_devices(claims: &mut Vec<ClaimResult>, scenario: &Scenario, report: &Re
     let bad = scenario.expect.quarantined.clone();
     if let Some(wanted) = &bad {
         let is_found = |device: &DeviceReport| device.quarantines > 0 || device.is_gone;
-        let found: Vec<&str> = report
-            .devices
-            .iter()
-            .filter(|(_, device)| is_found(device))
-            .map(|(id, _)| id.as_str())
-            .collect();
+        let found: Vec<&str> =
+            report.devices.iter().filter(|(_, device)| is_found(device)).map(|(id, _)| id.as_str()).collect();
         claims.push(ClaimResult {
             claim: format!("devices found bad: {}", list(wanted)),
             has: list(&found),
@@ -271,8 +277,14 @@ impl fmt::Display for Report {
             writeln!(
                 f,
                 "{id:<8} {:<22} {:>5.1}% {:>9} {:>7} {:>8} {:>11} {:>6} {:>12}",
-                device.model, device.utilisation * 100.0, device.partitions_verified, device.attempts_failed,
-                device.invalid_proofs, device.quarantines, device.times_down, gib(device.peak_reserved_bytes)
+                device.model,
+                device.utilisation * 100.0,
+                device.partitions_verified,
+                device.attempts_failed,
+                device.invalid_proofs,
+                device.quarantines,
+                device.times_down,
+                gib(device.peak_reserved_bytes)
             )?;
         }
         writeln!(
@@ -307,7 +319,10 @@ mod tests {
         let mut hundred: Vec<u32> = (1..=100).rev().map(|second| second * 1000).collect();
         let found = percentiles(&mut hundred);
         assert_eq!(found, Percentiles { p50_s: 50.0, p90_s: 90.0, p99_s: 99.0, max_s: 100.0 });
-        assert_eq!(percentiles(&mut [7]), Percentiles { p50_s: 0.007, p90_s: 0.007, p99_s: 0.007, max_s: 0.007 });
+        assert_eq!(
+            percentiles(&mut [7]),
+            Percentiles { p50_s: 0.007, p90_s: 0.007, p99_s: 0.007, max_s: 0.007 }
+        );
         assert_eq!(percentiles(&mut []), Percentiles::default());
     }
 }

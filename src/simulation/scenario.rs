@@ -196,7 +196,12 @@ pub enum Arrivals {
     /// One by one, independent of each other.
     Poisson { per_hour: f64 },
     /// `jobs` at once, every `every_s`, the first ones at `offset_s`: deadline windows.
-    Windows { every_s: f64, jobs: u32, #[serde(default)] offset_s: f64 },
+    Windows {
+        every_s: f64,
+        jobs: u32,
+        #[serde(default)]
+        offset_s: f64,
+    },
     /// `jobs` at once, at times independent of each other.
     Bursts { per_hour: f64, jobs: u32 },
     /// So many are there at all times: when one ends the next one comes.
@@ -386,8 +391,9 @@ impl CircuitScenario {
             within("circuit.sizes.b_per_mille", sizes.b_per_mille as f64, 0.0, 1000.0)?;
             return Ok(sizes);
         }
-        let unknown =
-            || bad("circuit.sizes", format!("the catalogue does not know the sizes of `{}`: give them", self.id));
+        let unknown = || {
+            bad("circuit.sizes", format!("the catalogue does not know the sizes of `{}`: give them", self.id))
+        };
         let known = CircuitSpec::by_id(&self.id).and_then(|spec| spec.sizes()).ok_or_else(unknown)?;
         let b_per_mille = match self.kind {
             WorkKind::PorepC2 | WorkKind::SnapUpdate | WorkKind::Custom => 257,

@@ -25,7 +25,8 @@ impl Covered {
         }
         self.recent.push((begin, end));
         if self.recent.len() > MAX_RECENT {
-            self.settled_us += self.recent.drain(..MAX_RECENT / 2).map(|(begin, end)| end - begin).sum::<u64>();
+            self.settled_us +=
+                self.recent.drain(..MAX_RECENT / 2).map(|(begin, end)| end - begin).sum::<u64>();
         }
     }
 

@@ -210,7 +210,8 @@ mod tests {
         assert_eq!(read_events(&path).unwrap().len(), 2);
         std::fs::write(&path, format!("{line}\nnonsense\n{line}\n")).unwrap();
         assert!(read_events(&path).unwrap_err().contains("line 2"));
-        std::fs::write(&path, "{\"at_us\":1,\"event\":\"log_started\",\"format\":99,\"unix_ms\":0}\n").unwrap();
+        std::fs::write(&path, "{\"at_us\":1,\"event\":\"log_started\",\"format\":99,\"unix_ms\":0}\n")
+            .unwrap();
         assert!(read_events(&path).unwrap_err().contains("format 99"));
     }
 }

@@ -63,9 +63,14 @@ pub enum JobOutcome {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
     /// The first event of a log. `unix_ms`: the system's clock then.
-    LogStarted { format: u32, unix_ms: u64 },
+    LogStarted {
+        format: u32,
+        unix_ms: u64,
+    },
     /// So many events before this one were lost: the writer could not keep up.
-    EventsDropped { count: u64 },
+    EventsDropped {
+        count: u64,
+    },
     /// A device takes work (again).
     DeviceReady {
         device: DeviceId,
@@ -76,18 +81,39 @@ pub enum EventKind {
         memory_bytes: u64,
     },
     /// A device takes no work any more. `gone`: for good.
-    DeviceDown { device: DeviceId, gone: bool, reason: String },
+    DeviceDown {
+        device: DeviceId,
+        gone: bool,
+        reason: String,
+    },
     /// `healthy`, `degraded`, `probation`, `quarantined`, from now on.
-    DeviceHealth { device: DeviceId, health: String },
+    DeviceHealth {
+        device: DeviceId,
+        health: String,
+    },
     /// A proving key is (no longer) on a device.
-    KeyResident { device: DeviceId, circuit: CircuitId, resident: bool },
+    KeyResident {
+        device: DeviceId,
+        circuit: CircuitId,
+        resident: bool,
+    },
     /// Memory of a device, whenever it changed. `reserved_bytes`: by plans and keys; `in_use_bytes`: as the backend
     /// says.
-    DeviceMemory { device: DeviceId, reserved_bytes: u64, in_use_bytes: u64 },
+    DeviceMemory {
+        device: DeviceId,
+        reserved_bytes: u64,
+        in_use_bytes: u64,
+    },
     /// Reserved host memory, whenever it changed: of witnesses and row values, and of circuits.
-    HostMemory { witness_bytes: u64, circuit_bytes: u64 },
+    HostMemory {
+        witness_bytes: u64,
+        circuit_bytes: u64,
+    },
     /// A circuit's shape and proving key are in host memory.
-    CircuitReady { circuit: CircuitId, num_bytes: u64 },
+    CircuitReady {
+        circuit: CircuitId,
+        num_bytes: u64,
+    },
     JobAccepted {
         job: JobId,
         request_id: String,
@@ -100,10 +126,21 @@ pub enum EventKind {
         deadline_us: Option<u64>,
     },
     /// A request that left no trace: the queue was full, or no device could take it.
-    JobRefused { kind: WorkKind, reason: String },
+    JobRefused {
+        kind: WorkKind,
+        reason: String,
+    },
     /// A witness is asked for; `num_bytes` are reserved for it and its row values.
-    WitnessBegun { job: JobId, partition: PartitionIndex, num_bytes: u64 },
-    WitnessMade { job: JobId, partition: PartitionIndex, elapsed_us: u64 },
+    WitnessBegun {
+        job: JobId,
+        partition: PartitionIndex,
+        num_bytes: u64,
+    },
+    WitnessMade {
+        job: JobId,
+        partition: PartitionIndex,
+        elapsed_us: u64,
+    },
     /// An attempt is given to a device.
     Placed {
         #[serde(flatten)]
@@ -236,7 +273,10 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["event"], "stage_done");
         assert_eq!(value["stage"], Stage::SumBG2.as_str());
-        assert_eq!((&value["job"], &value["partition"], &value["attempt"]), (&7.into(), &3.into(), &2.into()));
+        assert_eq!(
+            (&value["job"], &value["partition"], &value["attempt"]),
+            (&7.into(), &3.into(), &2.into())
+        );
         assert_eq!(serde_json::from_str::<Event>(&line).unwrap().kind, kind);
     }
 }

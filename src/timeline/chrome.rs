@@ -80,7 +80,9 @@ impl TraceWriter<'_> {
     }
 
     fn name(&mut self, what: &str, process: u32, thread: u32, name: &str) -> io::Result<()> {
-        self.write(&json!({ "name": what, "ph": "M", "pid": process, "tid": thread, "args": { "name": name } }))
+        self.write(
+            &json!({ "name": what, "ph": "M", "pid": process, "tid": thread, "args": { "name": name } }),
+        )
     }
 
     fn counter(&mut self, process: u32, name: &str, steps: &[Step], unit: u64) -> io::Result<()> {

@@ -10,7 +10,7 @@ mod chrome;
 mod summary;
 mod svg;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 pub use self::summary::Summary;
 use crate::backend::Stage;
@@ -103,7 +103,6 @@ struct Builder {
     has_begun: bool,
     num_waiting: u64,
     num_open: u64,
-    placed: HashMap<AttemptRef, u64>,
 }
 
 impl Builder {
@@ -124,7 +123,6 @@ impl Builder {
             }
             EventKind::JobAccepted { .. } | EventKind::JobEnded { .. } => self.take_in_job(event),
             EventKind::Placed { at, .. } => {
-                self.placed.insert(*at, at_us);
                 let job = self.timeline.jobs.get_mut(&at.job);
                 if let Some(job) = job.filter(|job| at.attempt.0 == 1 && job.waiting > 0) {
                     job.started_us.get_or_insert(at_us);

@@ -159,7 +159,8 @@ impl Picture<'_> {
             // What is too narrow to be seen is drawn together with what follows it.
             while let Some(next) = bars.get(index + 1) {
                 let is_wide = self.x(next.end_us) - self.x(first.begin_us) > MERGE_WIDTH;
-                let is_same = next.stage == first.stage && self.x(next.begin_us) - self.x(last.end_us) < MERGE_WIDTH;
+                let is_same =
+                    next.stage == first.stage && self.x(next.begin_us) - self.x(last.end_us) < MERGE_WIDTH;
                 if is_wide && !is_same {
                     break;
                 }
@@ -175,7 +176,10 @@ impl Picture<'_> {
     fn bar(&mut self, first: &Bar, last: &Bar) {
         let (begin, end) = (self.x(first.begin_us), self.x(last.end_us));
         let what = if first == last {
-            format!("{} of job {} partition {} attempt {}", first.stage, first.at.job, first.at.partition, first.at.attempt)
+            format!(
+                "{} of job {} partition {} attempt {}",
+                first.stage, first.at.job, first.at.partition, first.at.attempt
+            )
         } else {
             format!("from {} of job {} to {} of job {}", first.stage, first.at.job, last.stage, last.at.job)
         };
@@ -286,9 +290,38 @@ fn highest_per_column(steps: &[Step], begin_us: u64, span_us: u64) -> Vec<Step> 
 fn axis_step(span_us: u64) -> u64 {
     const SECOND: u64 = 1_000_000;
     let rounds = [
-        1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
-        SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND, 60 * SECOND, 120 * SECOND, 300 * SECOND,
-        600 * SECOND, 1800 * SECOND, 3600 * SECOND, 7200 * SECOND, 21_600 * SECOND, 86_400 * SECOND,
+        1,
+        2,
+        5,
+        10,
+        20,
+        50,
+        100,
+        200,
+        500,
+        1000,
+        2000,
+        5000,
+        10_000,
+        20_000,
+        50_000,
+        100_000,
+        200_000,
+        500_000,
+        SECOND,
+        2 * SECOND,
+        5 * SECOND,
+        10 * SECOND,
+        30 * SECOND,
+        60 * SECOND,
+        120 * SECOND,
+        300 * SECOND,
+        600 * SECOND,
+        1800 * SECOND,
+        3600 * SECOND,
+        7200 * SECOND,
+        21_600 * SECOND,
+        86_400 * SECOND,
     ];
     rounds.into_iter().find(|step| span_us / step <= 14).unwrap_or(span_us / 10)
 }
@@ -321,14 +354,19 @@ mod tests {
     #[test]
     fn the_picture_is_well_formed_and_says_what_is_what() {
         let svg = Timeline::new(&small_log()).to_svg();
-        for word in ["sim-0  card", "lane 1", "sum_b_g2", "partitions waiting", "VRAM", "prefers-color-scheme:dark"] {
+        for word in
+            ["sim-0  card", "lane 1", "sum_b_g2", "partitions waiting", "VRAM", "prefers-color-scheme:dark"]
+        {
             assert!(svg.contains(word), "{word}");
         }
         assert!(svg.contains("job 0002 partition 0: its proof does not verify"));
         // Every element that is opened is closed.
         for element in ["svg", "title", "text", "style"] {
             let count = |what: String| svg.matches(&what).count();
-            assert_eq!(count(format!("<{element}>")) + count(format!("<{element} ")), count(format!("</{element}>")));
+            assert_eq!(
+                count(format!("<{element}>")) + count(format!("<{element} ")),
+                count(format!("</{element}>"))
+            );
         }
         assert_eq!(svg.matches("<script").count(), 0);
     }

@@ -51,8 +51,7 @@ impl DeviceSpawner for InstantSpawner {
 /// The devices as an engine takes them, and their gate: `true` opens it.
 pub fn instant_devices(count: u32) -> (watch::Sender<bool>, Vec<Arc<dyn DeviceSpawner>>) {
     let (open, gate) = watch::channel(false);
-    let spawner =
-        |index| Arc::new(InstantSpawner { index, gate: gate.clone() }) as Arc<dyn DeviceSpawner>;
+    let spawner = |index| Arc::new(InstantSpawner { index, gate: gate.clone() }) as Arc<dyn DeviceSpawner>;
     (open, (0..count).map(spawner).collect())
 }
 

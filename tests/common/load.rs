@@ -62,7 +62,8 @@ pub async fn overhead(num_devices: u32, num_jobs: u32, partitions: u32) -> Overh
     let (open, devices) = instant_devices(num_devices);
     let devices = devices.into_iter().map(DeviceSpec::Spawner).collect();
     let config = machine.engine_config(EventSink::off()).expect("it has no faults");
-    let engine = Engine::start_on_current_arbiter(EngineConfig { devices, ..config }).await.expect("it starts");
+    let engine =
+        Engine::start_on_current_arbiter(EngineConfig { devices, ..config }).await.expect("it starts");
     let request = machine.request(&machine.scenario().streams[0]);
     let mut jobs = Vec::new();
     for _ in 0..num_jobs {
@@ -81,4 +82,3 @@ pub async fn overhead(num_devices: u32, num_jobs: u32, partitions: u32) -> Overh
     assert_eq!(machine.num_wrong(), 0);
     Overhead { num_partitions: u64::from(num_jobs) * u64::from(partitions), elapsed }
 }
-

@@ -66,7 +66,9 @@ fn a_job_is_told_from_its_acceptance_to_its_end() {
     let stages: Vec<(Stage, u64)> = events
         .iter()
         .filter_map(|event| match &event.kind {
-            EventKind::StageDone { at, stage, elapsed_us, .. } if at.partition.0 == 0 => Some((*stage, *elapsed_us)),
+            EventKind::StageDone { at, stage, elapsed_us, .. } if at.partition.0 == 0 => {
+                Some((*stage, *elapsed_us))
+            }
             _ => None,
         })
         .collect();
@@ -100,7 +102,10 @@ fn a_failed_attempt_and_a_lost_device_are_told() {
         failed.iter().any(|kind| matches!(kind, EventKind::AttemptFailed { invalid: false, .. })),
         "{failed:?}"
     );
-    assert!(failed.iter().any(|kind| matches!(kind, EventKind::DeviceDown { gone: false, .. })), "{failed:?}");
+    assert!(
+        failed.iter().any(|kind| matches!(kind, EventKind::DeviceDown { gone: false, .. })),
+        "{failed:?}"
+    );
     let Some(EventKind::JobEnded { outcome, retries, .. }) =
         events.iter().map(|event| &event.kind).find(|kind| matches!(kind, EventKind::JobEnded { .. }))
     else {

@@ -277,7 +277,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
         self.peers.board.insert(self.id.clone(), self.status());
         let Figures { reserved_bytes, in_use_bytes, .. } = figures;
-        if last.is_none_or(|last| (last.reserved_bytes, last.in_use_bytes) != (reserved_bytes, in_use_bytes)) {
+        if last.is_none_or(|last| (last.reserved_bytes, last.in_use_bytes) != (reserved_bytes, in_use_bytes))
+        {
             let device = self.id.clone();
             self.peers.events.emit(|| EventKind::DeviceMemory { device, reserved_bytes, in_use_bytes });
         }

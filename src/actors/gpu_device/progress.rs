@@ -113,7 +113,9 @@ impl<B: DeviceBackend> GpuDevice<B> {
             }
             running.in_flight.push_back(stage);
             let parent = &running.job.span;
-            running.stage_spans.push_back(tracing::info_span!(parent: parent, "stage", %stage, lane = lane.0));
+            running
+                .stage_spans
+                .push_back(tracing::info_span!(parent: parent, "stage", %stage, lane = lane.0));
         }
         if let Some(error) = failed {
             self.lane_failed(lane, error, ctx);

@@ -103,7 +103,8 @@ impl Backlog {
 
     /// Everything, for decisions that depend on more than a class tells.
     pub fn all(&self) -> Vec<(JobId, PartitionIndex)> {
-        let all = self.jobs.iter().flat_map(|(job, entry)| entry.partitions.iter().map(|index| (*job, *index)));
+        let all =
+            self.jobs.iter().flat_map(|(job, entry)| entry.partitions.iter().map(|index| (*job, *index)));
         let mut all: Vec<_> = all.collect();
         all.sort_unstable();
         all
@@ -164,7 +165,14 @@ mod tests {
     const POLICY: QueuePolicy =
         QueuePolicy { aging_step: Duration::from_secs(10), affinity_limit: Duration::from_secs(7) };
 
-    fn waiting(job: u64, partition: u32, priority: u8, deadline: u64, job_under_way: u32, now: u64) -> Waiting {
+    fn waiting(
+        job: u64,
+        partition: u32,
+        priority: u8,
+        deadline: u64,
+        job_under_way: u32,
+        now: u64,
+    ) -> Waiting {
         let priorities = [Priority::Low, Priority::Normal, Priority::High, Priority::Critical];
         Waiting {
             job: JobId(job),

@@ -129,7 +129,8 @@ impl Scheduler {
         let (sender, events) = mpsc::unbounded_channel();
         let (request_id, result) = if let Some(job) = self.jobs.get_mut(&id) {
             // Somebody needs it more urgently than the first caller did.
-            let former = std::mem::replace(&mut job.spec.priority, job.spec.priority.max(priority));
+            let former = job.spec.priority;
+            job.spec.priority = former.max(priority);
             if former != Priority::Critical && job.spec.priority == Priority::Critical {
                 self.num_critical += 1;
             }

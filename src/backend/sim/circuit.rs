@@ -51,7 +51,8 @@ impl SimState {
         let mut duration = durations[stage.index()] * 1000 / config.speed_per_mille.max(1);
         if config.jitter_per_mille > 0 {
             let spread = u64::from(config.jitter_per_mille) * 2 + 1;
-            let drawn = mix(&[config.index.into(), partition.ordinal.unwrap_or(0), stage.index() as u64]) % spread;
+            let drawn =
+                mix(&[config.index.into(), partition.ordinal.unwrap_or(0), stage.index() as u64]) % spread;
             let per_mille = (1000 + drawn).saturating_sub(config.jitter_per_mille.into());
             duration = duration * u32::try_from(per_mille).unwrap_or(1000) / 1000;
         }
@@ -76,9 +77,7 @@ pub(super) struct PartitionView<'a> {
 fn streamed_bytes(plan: &ProvePlan, srs: &SrsSummary, stage: Stage) -> u64 {
     let query = Query::ALL.into_iter().find(|query| query.stage() == stage);
     match query {
-        Some(query) if plan.sum(query).streamed => {
-            srs.resident_bytes(QuerySet::NONE.with(query))
-        }
+        Some(query) if plan.sum(query).streamed => srs.resident_bytes(QuerySet::NONE.with(query)),
         _ => 0,
     }
 }

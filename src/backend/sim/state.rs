@@ -426,13 +426,7 @@ impl SimState {
 }
 
 impl SimPartition {
-    fn end_stage(
-        &mut self,
-        stage: Stage,
-        steps: Option<Box<ProofSteps>>,
-        prover: SimProver,
-        corrupts: bool,
-    ) {
+    fn end_stage(&mut self, stage: Stage, steps: Option<Box<ProofSteps>>, prover: SimProver, corrupts: bool) {
         self.steps = steps;
         if stage != Stage::Assemble {
             return;

@@ -36,7 +36,8 @@ enum Command {
     Timeline(timeline::TimelineArgs),
 }
 
-const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed, a result was wrong or a claim does not hold, 2 wrong use.";
+const AFTER_HELP: &str =
+    "Exit codes: 0 done, 1 a device failed, a result was wrong or a claim does not hold, 2 wrong use.";
 
 /// Rates of every kernel on the first GPU (CUDA_VISIBLE_DEVICES chooses), on data that is resident there.
 #[derive(Args)]

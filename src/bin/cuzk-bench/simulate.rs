@@ -54,8 +54,11 @@ pub fn run(args: &SimulateArgs) -> Result<(), Box<dyn std::error::Error>> {
     } else {
         println!("{report}");
         let elapsed = begun.elapsed();
-        println!("simulated in {:.1} s, {:.0} times as fast as it would be", elapsed.as_secs_f64(),
-            report.hours * 3600.0 / elapsed.as_secs_f64().max(1e-6));
+        println!(
+            "simulated in {:.1} s, {:.0} times as fast as it would be",
+            elapsed.as_secs_f64(),
+            report.hours * 3600.0 / elapsed.as_secs_f64().max(1e-6)
+        );
     }
     if let Some(path) = &args.svg {
         std::fs::write(path, Timeline::new(&simulated.events).to_svg())
