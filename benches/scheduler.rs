@@ -12,7 +12,7 @@ use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 
 fn partitions(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("scheduler");
-    group.sample_size(10).throughput(Throughput::Elements(1));
+    group.sample_size(10).warm_up_time(Duration::from_millis(1)).throughput(Throughput::Elements(1));
     for num_jobs in [1_000, 10_000] {
         group.bench_function(format!("partition/{num_jobs}-jobs/sim-8"), |bencher| {
             // One run of all jobs gives one figure per partition, whatever number criterion asks for.
@@ -22,7 +22,7 @@ fn partitions(criterion: &mut Criterion) {
             });
         });
     }
-    group.warm_up_time(Duration::from_millis(1)).finish();
+    group.finish();
 }
 
 criterion_group!(benches, partitions);
