@@ -92,7 +92,7 @@ fn a_job_is_told_from_its_acceptance_to_its_end() {
 
 #[test]
 fn a_failed_attempt_and_a_lost_device_are_told() {
-    let events = heard("sim:2;stage=10ms;0:sticky@1.sum_h", &[3]);
+    let events = heard("sim:2;stage=10ms;0:sticky@1.sum_h", &[3, 5, 7, 9]);
     let failed: Vec<&EventKind> = events
         .iter()
         .map(|event| &event.kind)
@@ -136,7 +136,10 @@ fn every_stage_has_a_span_in_its_partitions_in_its_jobs() {
     });
     let spans = spans.0.lock().unwrap();
     let count = |wanted: (&str, Option<&str>)| spans.iter().filter(|span| **span == wanted).count();
-    assert_eq!(count(("job", None)), 1, "{spans:?}");
+    // One more request was made: the one that finds the engine stopped.
+    assert_eq!(count(("job", None)), 2, "{spans:?}");
     assert_eq!(count(("partition", Some("job"))), 1);
     assert_eq!(count(("stage", Some("partition"))), 8);
+    // The device's self-test belongs to no job.
+    assert_eq!(count(("stage", None)), 9);
 }
