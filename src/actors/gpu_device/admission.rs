@@ -11,9 +11,7 @@ use crate::error::{DeviceError, PlanError, SynthesisError};
 use crate::ids::CircuitId;
 use crate::messages::device::{LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
-use crate::policy::plan::{
-    least_budget_bytes, plan, plan_with_resident, ProvePlan, QuerySet, ShapeSummary, SrsSummary,
-};
+use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
 /// Whether a job fits on the device now.
 enum Fit {
@@ -143,7 +141,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         };
         let (shape, srs) = device.sizes(job);
         let limit_bytes = device.limit_bytes(job);
-        if let Err(source) = plan(&shape, &srs, limit_bytes) {
+        if let Err(source) = self.plans.plan(&shape, &srs, limit_bytes) {
             return Fit::Never(DeviceError::Plan { at: job.at.clone(), source });
         }
         match device.presence(job) {
@@ -190,8 +188,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let wanted = self
             .plan_sparing_lanes(shape, srs, budget_bytes)
             .map_or(queries, |plan| plan.resident.union(queries));
-        let plan = plan_with_resident(shape, srs, wanted, budget_bytes)
-            .or_else(|_| plan_with_resident(shape, srs, queries, budget_bytes))
+        let plan = self
+            .plans
+            .plan_with_resident(shape, srs, wanted, budget_bytes)
+            .or_else(|_| self.plans.plan_with_resident(shape, srs, queries, budget_bytes))
             .ok()?;
         Some(self.reserve(job, plan, srs, queries))
     }
@@ -204,12 +204,12 @@ impl<B: DeviceBackend> GpuDevice<B> {
         srs: &SrsSummary,
         budget_bytes: u64,
     ) -> Result<ProvePlan, PlanError> {
-        let roomy = plan(shape, srs, budget_bytes)?;
+        let roomy = self.plans.plan(shape, srs, budget_bytes)?;
         let num_other_lanes = self.lanes.num_free_of(LaneKind::Normal).saturating_sub(1);
-        let lane_bytes = roomy.work_peak_bytes().max(least_budget_bytes(shape, srs));
-        let sparing = (1..=u64::from(num_other_lanes))
-            .rev()
-            .find_map(|num_lanes| plan(shape, srs, budget_bytes.checked_sub(num_lanes * lane_bytes)?).ok());
+        let lane_bytes = roomy.work_peak_bytes().max(self.plans.least_budget_bytes(shape, srs));
+        let sparing = (1..=u64::from(num_other_lanes)).rev().find_map(|num_lanes| {
+            self.plans.plan(shape, srs, budget_bytes.checked_sub(num_lanes * lane_bytes)?).ok()
+        });
         Ok(sparing.unwrap_or(roomy))
     }
 

@@ -20,6 +20,7 @@ mod admission;
 mod config;
 mod lanes;
 mod ledger;
+mod plans;
 mod progress;
 mod self_test;
 mod spawn;
@@ -37,6 +38,7 @@ pub use spawn::{DeviceHandle, DeviceSpawner, FactorySpawner};
 
 use crate::actors::gpu_device::lanes::{Hold, Job, Lanes, Origin};
 use crate::actors::gpu_device::ledger::{Claim, MemoryLedger};
+use crate::actors::gpu_device::plans::Plans;
 use crate::actors::gpu_device::self_test::KnownAnswer;
 use crate::actors::gpu_device::srs_cache::SrsCache;
 use crate::actors::gpu_device::watchdog::Watchdog;
@@ -68,6 +70,7 @@ pub struct GpuDevice<B: DeviceBackend> {
     /// Dropped, or abandoned, on this actor's thread.
     device: Option<Device<B>>,
     lanes: Lanes,
+    plans: Plans,
     /// By what budget a partition was refused memory here, oldest first.
     refusals: VecDeque<((JobId, PartitionIndex), u64)>,
     partitions_proved: u64,
@@ -147,6 +150,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             phase: Phase::Opening,
             device: None,
             lanes: Lanes::default(),
+            plans: Plans::default(),
             refusals: VecDeque::new(),
             partitions_proved: 0,
             partitions_failed: 0,
