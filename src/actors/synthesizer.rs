@@ -92,7 +92,8 @@ pub struct Synthesizer {
     config: SynthesizerConfig,
     pool: WorkerPool,
     host: Arc<dyn HostWork>,
-    peers: SynthesizerPeers,
+    /// Shared with tasks: a clone of nine addresses costs more than some of them.
+    peers: Arc<SynthesizerPeers>,
     waiting: BTreeMap<TaskRank, Task>,
     waiting_decodes: WaitingDecodes,
     busy_threads: usize,
@@ -112,7 +113,7 @@ impl Synthesizer {
             config,
             pool,
             host,
-            peers,
+            peers: Arc::new(peers),
             waiting: BTreeMap::new(),
             waiting_decodes: WaitingDecodes::default(),
             busy_threads: 0,
@@ -144,7 +145,7 @@ impl Synthesizer {
     fn give(&mut self, command: HostTask, ctx: &mut Context<Self>) {
         let (class, priority) = (command.class(), command.priority());
         let takes = self.host.duration(&command);
-        let (host, peers) = (Arc::clone(&self.host), self.peers.clone());
+        let (host, peers) = (Arc::clone(&self.host), Arc::clone(&self.peers));
         let work = Box::new(move || host.run(command, &peers));
         self.add(class, priority, Task { work, takes }, ctx);
     }
