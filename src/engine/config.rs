@@ -124,8 +124,7 @@ pub enum Workers {
     /// [`EngineConfig::synthesis_threads`] threads.
     #[default]
     Threads,
-    /// As many simulated ones, on the clock of the current arbiter: for
-    /// [`crate::engine::Engine::start_on_current_arbiter`] alone.
+    /// As many simulated ones, on the clock of the arbiter that the Synthesizer lives on.
     Simulated(Arc<dyn HostWork>),
 }
 

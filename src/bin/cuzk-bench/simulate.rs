@@ -36,6 +36,18 @@ pub struct SimulateArgs {
     events: Option<PathBuf>,
 }
 
+/// Panics that the scenario asks for are part of it, and counted in the report.
+fn quiet_scripted_panics() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let is_scripted =
+            info.payload().downcast_ref::<String>().is_some_and(|text| text.starts_with("scripted panic"));
+        if !is_scripted {
+            default(info);
+        }
+    }));
+}
+
 /// # Errors
 /// If the scenario is wrong, a file cannot be written, or a claim does not hold.
 pub fn run(args: &SimulateArgs) -> Result<(), Box<dyn std::error::Error>> {
@@ -46,6 +58,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), Box<dyn std::error::Error>> {
         None => None,
     };
     let options = Options { seed: args.seed, hours: args.hours, events: args.events.clone(), keep };
+    quiet_scripted_panics();
     let begun = Instant::now();
     let simulated = simulate(&scenario, options)?;
     let report = &simulated.report;
