@@ -26,10 +26,10 @@ use cuzk::messages::device::{
     CancelFlag, LaneCredit, LaneFreed, LaneKind, PartitionFailed, PartitionProved, ProvePartition,
     StageFinished,
 };
+use cuzk::messages::events::EventSink;
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
 use cuzk::messages::status::StatusBoard;
-use cuzk::telemetry::events::EventSink;
 use rand::rngs::OsRng;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 

@@ -208,6 +208,7 @@ impl Config {
         let GpusConfig { gpu_workers_per_device, cpu_threads, start_limit_s, .. } = self.gpus;
         within("gpus.gpu_workers_per_device", gpu_workers_per_device.into(), 0, 16)?;
         within("gpus.cpu_threads", cpu_threads.into(), 0, THREADS_MAX)?;
+        within("gpus.max_restarts", self.gpus.max_restarts.into(), 0, 1000)?;
         within("gpus.start_limit_s", start_limit_s, 1, SECONDS_MAX)?;
         within("gpus.restart_window_s", self.gpus.restart_window_s, 1, SECONDS_MAX)?;
         within("gpus.quarantine_s", self.gpus.quarantine_s, 1, SECONDS_MAX)?;

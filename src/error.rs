@@ -1,6 +1,7 @@
 //! Errors, one enum per layer. [`ErrorClass`] alone decides what happens next.
 
 use std::any::Any;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -75,9 +76,28 @@ pub enum SynthesisError {
     /// The circuit's code panicked on its inputs; the worker thread survived.
     #[error("circuit panicked on its inputs: {0}")]
     Panicked(String),
+    /// Preparing the circuit panicked, with no job's inputs in play: its blank instance, or code of this library. Report
+    /// it; the worker thread survived.
+    #[error("circuit panicked while it was prepared: {0}")]
+    PreparationPanicked(String),
     /// The circuit is too large for the field's evaluation domain or for 32-bit indices.
     #[error("circuit too large: {0}")]
     TooLarge(String),
+}
+
+impl SynthesisError {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Unsatisfied { .. }
+            | Self::PublicInput { .. }
+            | Self::ShapeMismatch { .. }
+            | Self::Circuit(_)
+            | Self::Panicked(_)
+            | Self::TooLarge(_) => ErrorClass::Caller,
+            Self::PreparationPanicked(_) => ErrorClass::Bug,
+        }
+    }
 }
 
 /// A parameter file or proving key that is not to be used.
@@ -86,6 +106,7 @@ pub enum SrsError {
     /// The file is not there. Generate or fetch it, or name another folder.
     #[error("parameter file {path} not found for circuit {circuit}: generate it (`cuzk params generate`) or set --params")]
     Missing { circuit: String, path: PathBuf },
+    /// The system refused to read or write. Whether that may pass depends on its reason: [`SrsError::class`].
     #[error("{path}: {source}")]
     Io {
         path: PathBuf,
@@ -120,6 +141,31 @@ pub enum SrsError {
 }
 
 impl SrsError {
+    /// What to do about it. A path that may not be opened, or is no file, is wrong tomorrow too, and so is a file that
+    /// this machine's memory cannot take; any other failure of the system to read or write may pass.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { source, .. } => match source.kind() {
+                ErrorKind::PermissionDenied
+                | ErrorKind::NotFound
+                | ErrorKind::NotADirectory
+                | ErrorKind::IsADirectory
+                | ErrorKind::InvalidInput
+                | ErrorKind::OutOfMemory => ErrorClass::Caller,
+                _ => ErrorClass::Retry,
+            },
+            Self::Stopped { .. } => ErrorClass::Cancelled,
+            Self::Missing { .. }
+            | Self::Length { .. }
+            | Self::Point { .. }
+            | Self::Digest { .. }
+            | Self::Mismatch { .. }
+            | Self::Unfit { .. }
+            | Self::Generate { .. }
+            | Self::ShapeFile { .. } => ErrorClass::Caller,
+        }
+    }
+
     /// Names the circuit that the missing file was wanted for; a reader of files does not know it.
     pub fn for_circuit(mut self, name: &CircuitId) -> Self {
         if let Self::Missing { circuit, .. } = &mut self {
@@ -135,6 +181,20 @@ impl SrsError {
         }
         self
     }
+}
+
+/// A file of which it cannot be said what it is.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum InspectError {
+    /// It cannot be read, is damaged, or is of no known format. `at`: the file, and what of it.
+    #[error("{at}: {what}")]
+    File { at: String, what: String },
+    /// It is no regular file, or too large for an input.
+    #[error(transparent)]
+    Input(#[from] RequestError),
+    /// It begins as a parameter file or verifying key, and is none to be used.
+    #[error(transparent)]
+    Srs(#[from] SrsError),
 }
 
 /// No way to run this work within the budget.
@@ -204,11 +264,11 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
+    /// What to do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Srs { .. } | Self::Plan { .. } | Self::Unsupported { .. } | Self::Settings { .. } => {
-                ErrorClass::Caller
-            }
+            Self::Srs { source, .. } => source.class(),
+            Self::Plan { .. } | Self::Unsupported { .. } | Self::Settings { .. } => ErrorClass::Caller,
             Self::OutOfVram { .. } | Self::SrsInUse { .. } | Self::NotTaking { .. } => ErrorClass::Retry,
             Self::Hung { .. }
             | Self::Fault { .. }
@@ -266,6 +326,11 @@ pub enum EngineError {
     Schedule(#[from] ScheduleError),
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Our verifier accepts every partition, the circuit's own library does not accept the whole (or panicked). One of
+    /// the two is wrong, and the request, which was checked before it was proved, is not. The proof is not returned:
+    /// report it.
+    #[error("{at}: proof holds by our verifier, and not by the circuit's own library: {what}")]
+    Disputed { at: WorkRef, what: String },
     #[error("{at}: cancelled")]
     Cancelled { at: WorkRef },
     #[error("{at}: deadline passed")]
@@ -276,15 +341,16 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// What to do about it: that of the layer it came from.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Request(_) | Self::Synthesis { .. } | Self::Srs { .. } | Self::Config(_) => {
-                ErrorClass::Caller
-            }
+            Self::Request(_) | Self::Config(_) => ErrorClass::Caller,
+            Self::Synthesis { source, .. } => source.class(),
+            Self::Srs { source, .. } => source.class(),
             Self::Device(error) => error.class(),
             Self::Schedule(_) => ErrorClass::Retry,
             Self::Cancelled { .. } | Self::DeadlineExceeded { .. } => ErrorClass::Cancelled,
-            Self::Internal { .. } => ErrorClass::Bug,
+            Self::Disputed { .. } | Self::Internal { .. } => ErrorClass::Bug,
         }
     }
 }

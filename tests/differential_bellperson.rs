@@ -5,18 +5,21 @@ mod bellperson_srs;
 #[path = "common/synthetic.rs"]
 mod synthetic;
 
+use std::sync::Arc;
+
 use bellpepper::gadgets::multipack::pack_into_inputs;
 use bellpepper::gadgets::sha256::sha256;
 use bellpepper_core::boolean::{AllocatedBit, Boolean};
 use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError as CircuitError};
 use bellperson::groth16::{
-    create_proof_batch, generate_random_parameters, prepare_verifying_key, verify_proof,
+    create_proof_batch, generate_random_parameters, prepare_verifying_key, verify_proof, Parameters,
 };
-use blstrs::{Bls12, Scalar};
+use blstrs::{Bls12, G1Affine, G1Projective, Scalar};
 use cuzk::error::{SrsError, SynthesisError};
 use cuzk::groth16::prover::{check_witness, prove};
 use cuzk::groth16::{Assignment, Blinding, PreparedVerifyingKey, R1csShape};
 use ff::Field;
+use group::prime::PrimeCurveAffine;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
@@ -127,6 +130,103 @@ fn empty_densities_give_bellpersons_bytes() {
         for num_constraints in [1, 3, 40] {
             let name = format!("{occurrence:?}, {num_constraints} constraints");
             assert_same_proof(&name, Sparse { num_constraints, occurrence });
+        }
+    }
+}
+
+/// Puts identity points where they cannot count: before a zero scalar. bellperson skips them there, as it does not
+/// elsewhere ("Encountered an identity element in the CRS").
+fn with_identities_at_zeros(
+    params: &Parameters<Bls12>,
+    shape: &R1csShape,
+    assignment: &Assignment,
+) -> Parameters<Bls12> {
+    let is_zero = |value: &Scalar| bool::from(value.is_zero());
+    let (inputs, aux) = (&assignment.input_assignment, &assignment.aux_assignment);
+    // The variables of a query, in its order: those that occur in the matrix.
+    let of_matrix = |matrix: usize| {
+        let mut occurs = vec![false; inputs.len() + aux.len()];
+        shape.for_each_entry(matrix, &mut |_, column, _| occurs[column] = true);
+        let values = inputs.iter().chain(aux).zip(occurs);
+        values.filter(|(_, occurs)| *occurs).map(|(value, _)| is_zero(value)).collect::<Vec<bool>>()
+    };
+    let (a, b) = (of_matrix(0), of_matrix(1));
+    let quotient = cuzk::groth16::domain::quotient(shape.evaluate(assignment).unwrap(), shape.domain_log2());
+    Parameters {
+        vk: params.vk.clone(),
+        h: blanked(&params.h, quotient.iter().map(is_zero)),
+        l: blanked(&params.l, aux.iter().map(is_zero)),
+        a: blanked(&params.a, a),
+        b_g1: blanked(&params.b_g1, b.iter().copied()),
+        b_g2: blanked(&params.b_g2, b),
+    }
+}
+
+fn blanked<P: PrimeCurveAffine>(
+    points: &Arc<Vec<P>>,
+    is_blanked: impl IntoIterator<Item = bool>,
+) -> Arc<Vec<P>> {
+    let pairs = points.iter().zip(is_blanked);
+    Arc::new(pairs.map(|(point, is_blanked)| if is_blanked { P::identity() } else { *point }).collect())
+}
+
+#[test]
+fn b35_identity_points_in_the_srs_give_bellpersons_bytes() {
+    let mut rng = ChaCha20Rng::seed_from_u64(41);
+    for (num_constraints, values) in
+        [(7, Values::Zeros), (31, Values::Bits), (33, Values::Bits), (1025, Values::Bits)]
+    {
+        let circuit = Synthetic::new(num_constraints, values);
+        let params = generate_random_parameters::<Bls12, _, _>(circuit.clone(), &mut rng).unwrap();
+        let shape = R1csShape::record(circuit.clone()).unwrap();
+        let assignment = Assignment::synthesize(circuit.clone(), 0, 0).unwrap();
+        let params = with_identities_at_zeros(&params, &shape, &assignment);
+        let count =
+            |points: &[G1Affine]| points.iter().filter(|point| bool::from(point.is_identity())).count();
+        assert!(count(&params.l) > 0 && count(&params.a) > 0 && count(&params.b_g1) > 0, "{num_constraints}");
+        assert_eq!(count(&params.h) > 0, values == Values::Zeros, "a quotient of zeros");
+        let blinding = Blinding::random(&mut rng);
+        let evaluations = shape.evaluate(&assignment).unwrap();
+        let proof = prove(&to_srs(&params), &shape, &assignment, evaluations, &blinding).unwrap();
+        let theirs = create_proof_batch(vec![circuit], &params, vec![blinding.r], vec![blinding.s]).unwrap();
+        let mut bytes = Vec::new();
+        theirs[0].write(&mut bytes).unwrap();
+        assert_eq!(hex::encode(proof.to_bytes()), hex::encode(bytes), "{num_constraints} {values:?}");
+    }
+}
+
+/// Where bellperson gives up, an identity point adds nothing to its sum, whatever its scalar.
+#[test]
+fn an_identity_point_in_the_srs_adds_nothing() {
+    let mut rng = ChaCha20Rng::seed_from_u64(42);
+    let circuit = Synthetic::new(40, Values::Random);
+    let params = generate_random_parameters::<Bls12, _, _>(circuit.clone(), &mut rng).unwrap();
+    let shape = R1csShape::record(circuit.clone()).unwrap();
+    let assignment = Assignment::synthesize(circuit.clone(), 0, 0).unwrap();
+    let blinding = Blinding::random(&mut rng);
+    let proof_with = |params: &Parameters<Bls12>| {
+        let evaluations = shape.evaluate(&assignment).unwrap();
+        prove(&to_srs(params), &shape, &assignment, evaluations, &blinding).unwrap()
+    };
+    let quotient = cuzk::groth16::domain::quotient(shape.evaluate(&assignment).unwrap(), shape.domain_log2());
+    let whole = proof_with(&params);
+    for index in [0, 1, params.l.len() - 1] {
+        let at = |other: usize| other == index;
+        let blank = |points: &Arc<Vec<G1Affine>>| blanked(points, (0..points.len()).map(at));
+        let cases = [
+            (
+                Parameters { l: blank(&params.l), ..params.clone() },
+                params.l[index] * assignment.aux_assignment[index],
+            ),
+            (Parameters { h: blank(&params.h), ..params.clone() }, params.h[index] * quotient[index]),
+        ];
+        for (blank, lost) in cases {
+            let proof = proof_with(&blank);
+            assert_eq!((proof.a, proof.b), (whole.a, whole.b));
+            assert_eq!(G1Projective::from(proof.c), G1Projective::from(whole.c) - lost, "{index}");
+            let theirs =
+                create_proof_batch(vec![circuit.clone()], &blank, vec![blinding.r], vec![blinding.s]);
+            assert!(theirs.is_err(), "bellperson takes identities now: compare bytes");
         }
     }
 }

@@ -7,6 +7,8 @@ mod common;
 
 #[path = "engine/answers.rs"]
 mod answers;
+#[path = "engine/bugs.rs"]
+mod bugs;
 #[path = "engine/devices.rs"]
 mod devices;
 #[path = "engine/faults.rs"]
@@ -19,6 +21,8 @@ mod kinds;
 mod lifeline;
 #[path = "engine/order.rs"]
 mod order;
+#[path = "engine/parameter_files.rs"]
+mod parameter_files;
 #[path = "engine/simulation.rs"]
 mod simulation;
 #[path = "engine/squares.rs"]

@@ -12,9 +12,9 @@ use cuzk::actors::gpu_device::DeviceConfig;
 use cuzk::actors::{ArbiterLayout, Pace};
 use cuzk::circuits::WorkKind;
 use cuzk::engine::{Engine, EngineConfig};
+use cuzk::messages::events::EventSink;
 use cuzk::messages::job::ProofRequest;
 use cuzk::simulation::{simulate, Arrivals, Options, Scenario};
-use cuzk::telemetry::events::EventSink;
 
 use crate::common::load::{machine, overhead};
 use crate::common::on_paused_arbiter;

@@ -48,6 +48,7 @@ use crate::actors::Pace;
 use crate::circuits::WorkKind;
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::LaneFreed;
+use crate::messages::events::EventSink;
 use crate::messages::job::{JobEvent, JobResult, ReleaseTicket};
 use crate::messages::lifecycle::Drained;
 use crate::messages::status::{EngineStatus, StatusBoard, Totals};
@@ -55,7 +56,6 @@ use crate::messages::synthesis::SynthesizerAddress;
 use crate::policy::admission::{Identities, WorkIdentity};
 use crate::policy::health::HealthPolicy;
 use crate::policy::queue::QueuePolicy;
-use crate::telemetry::events::EventSink;
 
 /// Limits and policies.
 #[derive(Clone, Debug)]

@@ -32,6 +32,7 @@ use crate::actors::synthesizer::{Synthesizer, SynthesizerConfig};
 use crate::actors::{ArbiterLayout, Pace};
 use crate::error::ErrorClass;
 use crate::ids::DeviceId;
+use crate::messages::events::EventSink;
 use crate::messages::job::{CancelJob, SubmitJob};
 use crate::messages::lifecycle::{
     ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
@@ -39,7 +40,6 @@ use crate::messages::lifecycle::{
 };
 use crate::messages::status::{EngineStatus, StatusBoard};
 use crate::messages::synthesis::{DecodeRequest, SynthesizerPeers, SynthesizerReady};
-use crate::telemetry::events::EventSink;
 
 /// What the Supervisor starts, and its limits.
 #[derive(Clone)]

@@ -217,6 +217,7 @@ pub struct CircuitSpec {
 }
 
 impl CircuitSpec {
+    /// The network's circuit of this kind and size.
     pub fn new(kind: ProofKind, sector_size: SectorSize) -> Self {
         Self { kind, sector_size }
     }
@@ -234,6 +235,7 @@ impl CircuitSpec {
         Self::all().into_iter().find(|spec| spec.name() == id)
     }
 
+    /// The id, as jobs, files and reports name the circuit: `porep-2k`.
     pub fn id(&self) -> CircuitId {
         CircuitId::new(self.name())
     }

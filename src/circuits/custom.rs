@@ -49,6 +49,7 @@ where
         self
     }
 
+    /// The job as the engine takes it: `ProofRequest::new(Payload::Workload(…))`.
     pub fn into_workload(self) -> Arc<dyn Workload> {
         Arc::new(self)
     }

@@ -95,9 +95,27 @@ impl FilecoinRequest {
                 ProofKind::WinningPost => winning_post::decode(&self, params_dir),
             })
         });
-        decoded.unwrap_or_else(|error| {
+        let decoded = decoded.unwrap_or_else(|error| {
             Err(RequestError::VanillaProof { at: "as a whole".into(), what: error.to_string() })
-        })
+        });
+        decoded.map_err(|error| self.with_registered_proof(kind, error))
+    }
+
+    /// A vanilla proof of these kinds is read as what `registered_proof` says: where that is what is wrong, only its
+    /// name tells. (A C1 names its own, and is compared with what the request says.)
+    fn with_registered_proof(&self, kind: ProofKind, error: RequestError) -> RequestError {
+        let registered = match RegisteredProof::from_number(kind, self.registered_proof) {
+            Ok(registered) if kind != ProofKind::PorepSealCommit => registered,
+            _ => return error,
+        };
+        let read_as = |what: String| format!("{what}; read as registered_proof {registered}");
+        match error {
+            RequestError::VanillaProof { at, what } => RequestError::VanillaProof { at, what: read_as(what) },
+            RequestError::Field { field, what } if field == "vanilla_proofs" => {
+                RequestError::Field { field, what: read_as(what) }
+            }
+            error => error,
+        }
     }
 
     /// Bulk fields of another kind mean that the caller mixed requests up; zeros and absent fields mean nothing.

@@ -23,6 +23,7 @@ pub enum WorkKind {
 }
 
 impl WorkKind {
+    /// The name as operators and manifests write it, such as `porep-c2`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PorepC2 => "porep-c2",
@@ -74,28 +75,49 @@ impl From<&str> for ParameterFile {
 /// A decoded, validated job. Methods that take CPU time run on the Synthesizer's worker threads; they may panic
 /// (library code does on some bad inputs): the worker catches that.
 pub trait Workload: Send + Sync + fmt::Debug + 'static {
+    /// The queue it belongs to, and its priority where the request says none.
     fn kind(&self) -> WorkKind;
 
     /// The circuit with its key; jobs of one circuit share shape and SRS.
     fn circuit(&self) -> &CircuitId;
 
+    /// Proofs of this job, at least 1; partitions are numbered from 0.
     fn num_partitions(&self) -> u32;
 
     /// Digest of kind, circuit and all inputs: equal digests are the same work.
     fn digest(&self) -> RequestDigest;
 
+    /// Where the circuit's proving key comes from. The same for every job of the circuit.
     fn srs(&self) -> SrsSource;
 
-    /// Records the circuit's matrices from its blank circuit. The same for every job of the circuit.
+    /// Records the circuit's matrices from its blank circuit. The same for every job of the circuit. Milliseconds to
+    /// minutes, by the circuit's size.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] if the circuit's code refuses, [`SynthesisError::TooLarge`] if the circuit has no
+    /// place in the formats here.
     fn record_shape(&self) -> Result<R1csShape, SynthesisError>;
 
-    /// The witness of one partition.
+    /// The witness of one partition: of `shape`'s numbers of inputs and aux variables. Whether it satisfies the circuit
+    /// is checked by the caller.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] if there is no such partition or the circuit's code refuses its inputs,
+    /// [`SynthesisError::ShapeMismatch`] if the witness is not of the shape.
     fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError>;
 
-    /// What the verifier puts in for one partition, without the leading one.
+    /// What the verifier puts in for one partition, without the leading one: canonical, in the circuit's order.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] if there is no such partition or the circuit's library refuses.
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError>;
 
-    /// A last check of the whole job's proof bytes by the circuit's own library, where it has one.
+    /// A last check of the whole job's proof bytes (192 a partition, in their order) by the circuit's own library, where
+    /// it has one. The engine calls it once its own verifier has accepted every partition.
+    ///
+    /// # Errors
+    /// Why the library does not accept them. For the engine that is [`crate::error::EngineError::Disputed`], and no fault
+    /// of the request.
     fn verify_job(&self, vk: &VerifyingKey, proof: &[u8]) -> Result<(), RequestError> {
         let _ = (vk, proof);
         Ok(())

@@ -15,9 +15,9 @@ use crate::actors::{ArbiterLayout, Pace};
 use crate::backend::cpu::{host_memory_bytes, CpuConfig, CpuFactory};
 use crate::backend::sim::{SimConfig, SimFactory};
 use crate::ids::DeviceId;
+use crate::messages::events::EventSink;
 use crate::policy::health::HealthPolicy;
 use crate::policy::queue::QueuePolicy;
-use crate::telemetry::events::EventSink;
 
 /// One device the engine shall own.
 #[derive(Clone)]

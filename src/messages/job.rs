@@ -118,28 +118,44 @@ pub struct ProofOutcome {
     pub retries: u32,
 }
 
-/// Where a job's time went. Stage times are summed over partitions.
+/// Where a job's time went. Times of partitions are summed, so that together they may be more than `total`.
 #[derive(Clone, Debug, Default)]
 pub struct JobTimings {
+    /// From acceptance until its first witness was begun, the loading of its circuit left out.
     pub queue_wait: Duration,
+    /// Reading the proving key and reading or recording the shape; zero if the circuit was there.
     pub circuit_load: Duration,
+    /// Making witnesses and checking every constraint, on worker threads.
     pub synthesis: Duration,
+    /// On devices, stage by stage in their order, of the attempts that counted.
     pub stages: Vec<(Stage, Duration)>,
+    /// By our verifier and by the circuit's library.
     pub verify: Duration,
+    /// From acceptance to the end.
     pub total: Duration,
 }
 
 /// Progress of one job, in order. The last one is `Finished`.
 #[derive(Clone, Debug)]
 pub enum JobEvent {
+    /// The first: the input was decoded and checked, and the job is in the table.
     Accepted { job: JobId, kind: WorkKind, circuit: CircuitId, num_partitions: u32 },
+    /// The circuit comes into host memory. `what`: `srs`, of which `done` of `total` bytes of the parameter file were read
+    /// (reported for each hundredth), or `shape`, which is recorded whole: 0 or 1 of 1. Not sent if the circuit is there.
     CircuitLoading { circuit: CircuitId, what: &'static str, done: u64, total: u64 },
+    /// Key and shape are there, and fit each other.
     CircuitReady { circuit: CircuitId },
+    /// The partition's witness was made and satisfies every constraint; `elapsed` on a worker thread for both.
     WitnessReady { partition: PartitionIndex, elapsed: Duration },
+    /// The partition was sent to this device. Again, if it is retried.
     Placed { partition: PartitionIndex, device: DeviceId },
+    /// The device has ended a stage, after `elapsed`.
     StageDone { partition: PartitionIndex, device: DeviceId, stage: Stage, elapsed: Duration },
+    /// The device's proof holds: the partition is done.
     PartitionVerified { partition: PartitionIndex, device: DeviceId },
+    /// An attempt failed, for this reason; the partition is placed again.
     PartitionRetried { partition: PartitionIndex, reason: String },
+    /// The last: how the job ended.
     Finished(Result<Arc<ProofOutcome>, EngineError>),
 }
 

@@ -9,7 +9,7 @@ use actix::Recipient;
 use blstrs::Scalar;
 
 use crate::circuits::{FilecoinRequest, SrsSource, Workload};
-use crate::error::{EngineError, RequestError, SrsError, SynthesisError};
+use crate::error::{EngineError, SrsError, SynthesisError};
 use crate::groth16::{Assignment, Blinding, Evaluations, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, JobId, WorkRef};
 use crate::messages::device::CancelFlag;
@@ -317,7 +317,8 @@ impl fmt::Debug for VerifyJob {
 pub struct JobVerified {
     pub job: JobId,
     pub proof: Vec<u8>,
-    pub result: Result<(), RequestError>,
+    /// What the library said against the proof, or that it panicked.
+    pub result: Result<(), String>,
     pub elapsed: Duration,
 }
 

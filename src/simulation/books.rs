@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::spans::Covered;
 use crate::circuits::WorkKind;
 use crate::ids::{DeviceId, JobId};
-use crate::telemetry::events::{Event, EventConsumer, EventKind, JobOutcome};
+use crate::messages::events::{Event, EventConsumer, EventKind, JobOutcome};
 
 /// Most events that are kept to be drawn: some hundred MiB of them.
 const MAX_KEPT_EVENTS: usize = 1_000_000;

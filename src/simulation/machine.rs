@@ -15,8 +15,8 @@ use crate::backend::{LaneLayout, WatchdogConfig};
 use crate::engine::{DeviceSpec, EngineConfig, Workers};
 use crate::error::ConfigError;
 use crate::groth16::{Blinding, Scalar};
+use crate::messages::events::EventSink;
 use crate::messages::job::{BlindingSource, Payload, ProofRequest};
-use crate::telemetry::events::EventSink;
 
 /// Finished results are of no interest here, beyond what a caller may still ask for.
 const RETAINED_RESULTS: usize = 16;

@@ -38,7 +38,7 @@ pub use self::report::{ClaimResult, DeviceReport, KindReport, Percentiles, Repor
 pub use self::scenario::{Arrivals, Scenario};
 use crate::engine::Engine;
 use crate::error::{ConfigError, EngineError};
-use crate::telemetry::events::{Event, EventSink};
+use crate::messages::events::{Event, EventSink};
 
 /// What differs from the scenario, and what is wanted besides the report.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ use super::books::{DeviceFigures, Figures, KindFigures};
 use super::scenario::Scenario;
 use crate::circuits::WorkKind;
 use crate::config::ByteSize;
-use crate::telemetry::events::JobOutcome;
+use crate::messages::events::JobOutcome;
 
 /// Of a list of times, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{bounded, Receiver, Sender};
 
-use super::events::{Event, EventConsumer, EventKind, EventSink, EVENT_FORMAT};
 use crate::error::ConfigError;
+use crate::messages::events::{Event, EventConsumer, EventKind, EventSink, EVENT_FORMAT};
 
 /// Events between the actors and the writer, some 10 MiB of them. Too low: a slow disk loses events of a burst.
 pub const CAPACITY: usize = 1 << 16;

@@ -16,7 +16,7 @@ pub use self::summary::Summary;
 use crate::backend::Stage;
 use crate::circuits::WorkKind;
 use crate::ids::{DeviceId, JobId};
-use crate::telemetry::events::{AttemptRef, Event, EventKind, JobOutcome};
+use crate::messages::events::{AttemptRef, Event, EventKind, JobOutcome};
 
 /// One stage of one attempt. Times in microseconds, as in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{DeviceTrack, Timeline};
 use crate::backend::Stage;
-use crate::telemetry::events::JobOutcome;
+use crate::messages::events::JobOutcome;
 
 /// What a log says in numbers. Times in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -13,6 +13,7 @@ use cuzk::groth16::prover::prove;
 use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, DeviceId, JobId};
 use cuzk::messages::device::{EvictSrs, PartitionFailed, PartitionProved, ProvePartition, StageTimings};
+use cuzk::messages::events::EventSink;
 use cuzk::messages::job::{
     BlindingSource, CancelJob, CancelOutcome, JobAccepted, JobResult, Placement, Priority, SubmitJob,
 };
@@ -26,7 +27,6 @@ use cuzk::messages::synthesis::{
 use cuzk::policy::health::HealthPolicy;
 use cuzk::policy::plan::{ShapeSummary, SrsSummary};
 use cuzk::policy::queue::QueuePolicy;
-use cuzk::telemetry::events::EventSink;
 use tokio::sync::watch;
 
 use crate::common::probe::{probe, probe_all, ProbeHandle};
@@ -398,11 +398,15 @@ impl Rig {
         self.scheduler.do_send(ProofsVerified { verdicts, elapsed: Duration::ZERO });
     }
 
-    /// Answers the check of the whole, which ends the job.
+    /// Answers the check of the whole as a library does that accepts it, which ends the job.
     pub async fn agree(&mut self) {
+        self.judge(Ok(())).await;
+    }
+
+    /// Answers the check of the whole, which ends the job.
+    pub async fn judge(&mut self, result: Result<(), String>) {
         match self.asked.next().await {
             Asked::VerifyJob(VerifyJob { job, proof, .. }) => {
-                let result = Ok(());
                 let elapsed = Duration::ZERO;
                 self.scheduler.do_send(JobVerified { job, proof, result, elapsed });
             }

@@ -14,12 +14,12 @@ use cuzk::backend::{DeviceInfo, MemoryModel};
 use cuzk::error::DeviceError;
 use cuzk::ids::DeviceId;
 use cuzk::messages::device::{EvictSrs, ProvePartition};
+use cuzk::messages::events::EventSink;
 use cuzk::messages::lifecycle::{
     ActorName, DeviceAddress, DeviceLost, DeviceMemory, DeviceReady, Drain, Drained, Shutdown, StopActor,
 };
 use cuzk::policy::health::HealthPolicy;
 use cuzk::policy::queue::QueuePolicy;
-use cuzk::telemetry::events::EventSink;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 

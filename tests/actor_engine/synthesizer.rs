@@ -29,7 +29,7 @@ use crate::squares::{srs, srs_of, Squares, NUM_SQUARINGS};
 /// Everything a Synthesizer says, in its order.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a test holds a few of them")]
-enum Said {
+pub enum Said {
     Progress(#[allow(dead_code, reason = "it is only printed")] CircuitProgress),
     Measured(CircuitMeasured),
     Prepared(CircuitPrepared),
@@ -38,7 +38,7 @@ enum Said {
     SynthesisFailed(SynthesisFailed),
     Verified(ProofsVerified),
     KeyChecked(KeyChecked),
-    JobVerified(#[allow(dead_code, reason = "it is only printed")] JobVerified),
+    JobVerified(JobVerified),
 }
 
 macro_rules! said_from {
@@ -63,14 +63,14 @@ said_from! {
     JobVerified(JobVerified),
 }
 
-struct Subject {
-    address: Addr<Synthesizer>,
+pub struct Subject {
+    pub address: Addr<Synthesizer>,
     said: ProbeHandle<Said>,
 }
 
 impl Subject {
     /// Its tasks run inside it: virtual time then stands still meanwhile.
-    fn start() -> Self {
+    pub fn start() -> Self {
         let (peer, said) = probe_all::<Said>();
         let config = SynthesizerConfig {
             params_dir: "params".into(),
@@ -94,7 +94,7 @@ impl Subject {
     }
 
     /// The next fact that is no progress.
-    async fn next(&mut self) -> Said {
+    pub async fn next(&mut self) -> Said {
         loop {
             match self.said.next().await {
                 Said::Progress(_) => {}
@@ -103,7 +103,7 @@ impl Subject {
         }
     }
 
-    async fn prepare(
+    pub async fn prepare(
         &mut self,
         srs: &Arc<Srs>,
         cancel: CancelFlag,
@@ -174,7 +174,7 @@ impl Subject {
         }
     }
 
-    async fn end(self) {
+    pub async fn end(self) {
         self.address.do_send(StopActor);
         stopped(&self.address.recipient::<StopActor>()).await;
     }

@@ -6,5 +6,6 @@ mod bad_post;
 mod bad_snap;
 mod catalogue;
 mod common;
+mod counted;
 mod fixtures;
 mod request_file;

@@ -11,10 +11,10 @@ use cuzk::messages::device::{
     CancelFlag, EvictSrs, LaneCredit, LaneFreed, LaneKind, PartitionFailed, PartitionProved, ProvePartition,
     StageFinished,
 };
+use cuzk::messages::events::EventSink;
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
 use cuzk::messages::status::{DeviceStatus, StatusBoard};
-use cuzk::telemetry::events::EventSink;
 
 use super::probe::{probe_all, ProbeHandle};
 
@@ -203,7 +203,7 @@ impl DeviceRig {
                 break;
             }
         }
-        super::stopped(&self.handle.drain).await;
+        super::closed(&self.handle.drain, Drain).await;
         labels
     }
 

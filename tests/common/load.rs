@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig};
+use cuzk::messages::events::EventSink;
 use cuzk::simulation::{Machine, Scenario};
-use cuzk::telemetry::events::EventSink;
 
 use super::instant_device::instant_devices;
 

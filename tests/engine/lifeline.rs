@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use cuzk::backend::Stage;
 use cuzk::engine::EngineConfig;
-use cuzk::telemetry::events::{Event, EventConsumer, EventKind, EventSink, JobOutcome};
+use cuzk::messages::events::{Event, EventConsumer, EventKind, EventSink, JobOutcome};
 use tracing::span::{Attributes, Id};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;

@@ -6,9 +6,9 @@ use actix::Recipient;
 
 use crate::backend::WatchdogConfig;
 use crate::messages::device::{PartitionFailed, PartitionProved, StageFinished};
+use crate::messages::events::EventSink;
 use crate::messages::lifecycle::{DeviceLost, DeviceReady, Drained, ResidencyChanged};
 use crate::messages::status::StatusBoard;
-use crate::telemetry::events::EventSink;
 
 /// Settings of one device actor.
 #[derive(Clone, Debug, PartialEq, Eq)]

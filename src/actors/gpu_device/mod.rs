@@ -46,13 +46,13 @@ use crate::backend::{BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, La
 use crate::error::DeviceError;
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{EvictSrs, LaneKind, PartitionFailed, ProvePartition};
+use crate::messages::events::EventKind;
 use crate::messages::job::Priority;
 use crate::messages::lifecycle::{
     ActorName, DeviceAddress, DeviceLost, DeviceMemory, DeviceReady, Drain, Drained, ResidencyChanged,
     StopActor,
 };
 use crate::messages::status::DeviceStatus;
-use crate::telemetry::events::EventKind;
 
 /// Partitions whose refused plan is remembered, so that a retry on this device does not ask for as much again.
 const MAX_REMEMBERED_REFUSALS: usize = 256;

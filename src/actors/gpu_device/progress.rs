@@ -11,8 +11,8 @@ use crate::actors::gpu_device::lanes::Running;
 use crate::backend::{BackendEvent, DeviceBackend, FinishedProof, LaneIndex, Stage};
 use crate::error::{DeviceError, ErrorClass, PlanError};
 use crate::messages::device::{PartitionProved, StageFinished, StageTimings};
+use crate::messages::events::{AttemptRef, EventKind};
 use crate::policy::plan::{plan, ProvePlan};
-use crate::telemetry::events::{AttemptRef, EventKind};
 
 impl<B: DeviceBackend> GpuDevice<B> {
     /// Besides the backend's own wake-ups: a device that hangs or whose context failed sends none. Idempotent, since

@@ -20,9 +20,9 @@ use super::memory::Holder;
 use super::Scheduler;
 use crate::error::{DeviceError, EngineError, SrsError};
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
+use crate::messages::events::AttemptRef;
 use crate::messages::synthesis::{CheckKey, KeyChecked, KeyVerdict, MemoryLease};
 use crate::policy::health::Failure;
-use crate::telemetry::events::AttemptRef;
 
 /// What is known about a key since it was loaded.
 #[derive(Default)]

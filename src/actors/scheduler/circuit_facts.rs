@@ -7,11 +7,11 @@ use super::circuits::{is_same_key, Circuit, ReadyCircuit};
 use super::Scheduler;
 use crate::error::EngineError;
 use crate::ids::{CircuitId, JobId, WorkRef};
+use crate::messages::events::EventKind;
 use crate::messages::job::JobEvent;
 use crate::messages::synthesis::{
     CircuitError, CircuitFailed, CircuitMeasured, CircuitPrepared, CircuitProgress,
 };
-use crate::telemetry::events::EventKind;
 
 impl Handler<CircuitMeasured> for Scheduler {
     type Result = ();

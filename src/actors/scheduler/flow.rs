@@ -13,12 +13,12 @@ use crate::error::{EngineError, ScheduleError};
 use crate::groth16::Evaluations;
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
+use crate::messages::events::AttemptRef;
 use crate::messages::job::{JobEvent, Placement, Priority};
 use crate::messages::synthesis::{
     MemoryLease, PreparedCircuit, SynthesizeWitness, UnverifiedProof, VerifyJob, VerifyProofs,
 };
 use crate::policy::placement::{place, Choice, DeviceView, Wish};
-use crate::telemetry::events::AttemptRef;
 
 impl Scheduler {
     /// Does everything that can be done now. Cheap when there is nothing.

@@ -10,9 +10,9 @@ use crate::circuits::WorkKind;
 use crate::error::EngineError;
 use crate::ids::{Attempt, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::LaneKind;
+use crate::messages::events::{AttemptRef, EventKind, JobOutcome};
 use crate::messages::job::JobResult;
 use crate::messages::lifecycle::DeviceReady;
-use crate::telemetry::events::{AttemptRef, EventKind, JobOutcome};
 
 /// What was told last of figures that are told when they change.
 #[derive(Default)]

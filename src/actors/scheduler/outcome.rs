@@ -9,9 +9,9 @@ use super::memory::HostMemory;
 use super::{EndedJob, Scheduler};
 use crate::error::{DeviceError, EngineError, ErrorClass, ScheduleError};
 use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};
+use crate::messages::events::AttemptRef;
 use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, Priority, ProofOutcome};
 use crate::messages::lifecycle::{ActorName, Drained};
-use crate::telemetry::events::AttemptRef;
 
 impl Scheduler {
     /// The one way out of the table: everything the job holds is let go, and everybody who waits is answered.

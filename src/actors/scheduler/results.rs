@@ -8,10 +8,10 @@ use super::Scheduler;
 use crate::error::{DeviceError, ErrorClass};
 use crate::ids::{DeviceId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneFreed, PartitionFailed, PartitionProved, StageFinished};
+use crate::messages::events::AttemptRef;
 use crate::messages::job::JobEvent;
 use crate::messages::lifecycle::ResidencyChanged;
 use crate::policy::health::Failure;
-use crate::telemetry::events::AttemptRef;
 
 impl Handler<PartitionProved> for Scheduler {
     type Result = ();

@@ -144,7 +144,13 @@ impl Handler<JobVerified> for Scheduler {
         job.timings.verify += verified.elapsed;
         match verified.result {
             Ok(()) => self.complete(verified.job, verified.proof),
-            Err(error) => self.finish(verified.job, Err(error.into())),
+            Err(what) => {
+                tracing::error!(job = %verified.job, %what, "the circuit's library refuses a proof that verifies");
+                self.finish(
+                    verified.job,
+                    Err(EngineError::Disputed { at: WorkRef::job(verified.job), what }),
+                );
+            }
         }
         self.pump();
     }

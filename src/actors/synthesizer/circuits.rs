@@ -86,7 +86,7 @@ pub(super) fn prepare_circuit(command: PrepareCircuit, config: &SynthesizerConfi
     let begun = Instant::now();
     let circuit = command.workload.circuit().clone();
     let prepared = caught(|| prepare(&command, config, peers))
-        .unwrap_or_else(|what| Err(SynthesisError::Panicked(what).into()));
+        .unwrap_or_else(|what| Err(SynthesisError::PreparationPanicked(what).into()));
     match prepared {
         Ok(circuit) => {
             let (circuit, lease) = (Arc::new(circuit), command.lease.clone());

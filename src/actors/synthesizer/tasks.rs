@@ -1,4 +1,5 @@
-//! What the worker threads run, but for circuits (`circuits.rs`). Every function answers, whatever the work does: a panic becomes a typed error.
+//! What the worker threads run, but for circuits (`circuits.rs`). Every function answers, whatever the work does: a
+//! panic becomes a typed error.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
@@ -82,9 +83,11 @@ pub(super) fn verify_job(command: VerifyJob, peers: &SynthesizerPeers) {
     let _entered = command.span.enter();
     let begun = Instant::now();
     let vk = &command.circuit.srs.vk;
-    let result = caught(|| command.workload.verify_job(vk, &command.proof)).unwrap_or_else(|what| {
-        Err(RequestError::VanillaProof { at: "verification by the circuit's library".into(), what })
-    });
+    // Whatever the library has against a proof that our verifier accepts, the request is not to blame.
+    let result = match caught(|| command.workload.verify_job(vk, &command.proof)) {
+        Ok(verdict) => verdict.map_err(|error| error.to_string()),
+        Err(what) => Err(format!("its verification panicked: {what}")),
+    };
     let (job, proof) = (command.job, command.proof);
     peers.job_verified.do_send(JobVerified { job, proof, result, elapsed: begun.elapsed() });
 }

@@ -81,14 +81,21 @@ pub fn run(args: &ProveArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     for job in bad {
         outcome.add(&Finished::refused(job))?;
     }
-    if !tasks.is_empty() {
-        // Ends after the engine: what that does last is in it too.
-        let (events, _log) = args.events.open(&config)?;
-        engine_config.events = events;
-        let engine = Engine::start(engine_config)?;
-        prove_all(&engine, tasks, ui, &interrupts, |finished| outcome.add(&finished))?;
+    if tasks.is_empty() {
+        return outcome.finish();
     }
-    outcome.finish()
+    // Ends after the engine: what that does last is in it too.
+    let (events, _log) = args.events.open(&config)?;
+    engine_config.events = events;
+    outcome.expect(&tasks);
+    let prove = |engine| prove_all(&engine, tasks, ui, &interrupts, |finished| outcome.add(&finished));
+    match Engine::start(engine_config).map_err(Failure::from).and_then(prove) {
+        Ok(()) => outcome.finish(),
+        Err(failure) => {
+            outcome.abandon(&failure);
+            Err(failure)
+        }
+    }
 }
 
 /// The jobs of all files, and those that cannot be read. Wrong use ends everything before anything is proved.
@@ -133,6 +140,8 @@ struct Outcome<'a> {
     ui: Ui,
     num_jobs: usize,
     num_ended: usize,
+    /// Jobs that have begun and not ended: file, request, circuit.
+    unfinished: Vec<(PathBuf, usize, Option<String>)>,
     /// By index of the request: the order of `--out`.
     proofs: BTreeMap<usize, Vec<u8>>,
     failures: Vec<Failure>,
@@ -147,9 +156,27 @@ impl<'a> Outcome<'a> {
             ui,
             num_jobs,
             num_ended: 0,
+            unfinished: Vec::new(),
             proofs: BTreeMap::new(),
             failures: Vec::new(),
             unwritten: None,
+        }
+    }
+
+    /// These jobs begin.
+    fn expect(&mut self, tasks: &[Task]) {
+        let jobs = tasks.iter().map(|task| &task.job);
+        self.unfinished.extend(jobs.map(|job| (job.file.clone(), job.request, job.circuit.clone())));
+    }
+
+    /// The command ends although jobs have not: for scripts, each of these has its line all the same.
+    fn abandon(&mut self, failure: &Failure) {
+        for (file, request, circuit) in std::mem::take(&mut self.unfinished) {
+            let job = BadJob { file, request, circuit, failure: failure.clone() };
+            // If standard output is what failed, nobody can be told.
+            if !self.args.json || self.print(&Finished::refused(job)).is_err() {
+                return;
+            }
         }
     }
 
@@ -160,6 +187,11 @@ impl<'a> Outcome<'a> {
     /// If nobody can be told and there is no `--out`: what is left to prove would be for nobody.
     fn add(&mut self, finished: &Finished) -> Result<(), Failure> {
         self.num_ended += 1;
+        let is_it =
+            |(file, request, _): &(PathBuf, usize, _)| *file == finished.file && *request == finished.request;
+        if let Some(index) = self.unfinished.iter().position(is_it) {
+            self.unfinished.swap_remove(index);
+        }
         match &finished.result {
             Ok(proved) => {
                 self.proofs.insert(finished.request, proved.outcome.proof.clone());

@@ -5,21 +5,20 @@
 
 use std::path::Path;
 
-use cuzk::circuits::{CircuitSpec, SectorSize};
-use cuzk::groth16::proof::PROOF_BYTES;
-use cuzk::groth16::srs_file::{read_counts, read_vk, SrsCounts};
-use cuzk::groth16::Proof;
-
 use super::Finding;
-use crate::failure::Failure;
-use crate::files;
+use crate::circuits::request::read_input;
+use crate::circuits::{CircuitSpec, SectorSize};
+use crate::error::InspectError;
+use crate::groth16::proof::PROOF_BYTES;
+use crate::groth16::srs_file::{read_counts, read_vk, SrsCounts};
+use crate::groth16::Proof;
 
 /// Larger files are only taken for parameter files.
 const SMALL_FILE_BYTES_MAX: u64 = 256 << 20;
 /// A verifying key without its points for public inputs: three points of G1, three of G2.
 const VK_HEAD_BYTES: usize = 3 * 96 + 3 * 192;
 
-pub fn recognise(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Finding>, Failure> {
+pub(super) fn recognise(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Finding>, InspectError> {
     if let Some(finding) = verifying_key(path, head, file_bytes)? {
         return Ok(Some(finding));
     }
@@ -29,12 +28,12 @@ pub fn recognise(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Fin
     if file_bytes > SMALL_FILE_BYTES_MAX {
         return Ok(None);
     }
-    let bytes = files::read(path)?;
+    let bytes = read_input(path)?;
     Ok(proofs(&bytes).or_else(|| post_vanilla_proof(&bytes)).or_else(|| snap_vanilla_proof(&bytes)))
 }
 
 /// A verifying key says how many points follow its head, and nothing follows those.
-fn verifying_key(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Finding>, Failure> {
+fn verifying_key(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Finding>, InspectError> {
     let Some(count) = head.get(VK_HEAD_BYTES..VK_HEAD_BYTES + 4) else { return Ok(None) };
     let count = u32::from_be_bytes(count.try_into().expect("four bytes"));
     if count == 0 || file_bytes != VK_HEAD_BYTES as u64 + 4 + 96 * u64::from(count) {
