@@ -27,7 +27,7 @@ use blstrs::{Bls12, Scalar};
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use cuzk::circuits::manifest::Manifest;
 use cuzk::groth16::prover::{check_witness, prove};
-use cuzk::groth16::{Assignment, Blinding, R1csShape};
+use cuzk::groth16::{Assignment, Blinding, PackedWitness, R1csShape};
 use cuzk::ids::PartitionIndex;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -105,10 +105,9 @@ fn bench_circuit<C: Circuit<Scalar> + Clone + Send>(
     let srs = to_srs(params);
     let blinding = Blinding::random(&mut ChaCha20Rng::seed_from_u64(4));
     let ours = || {
-        let assignment = Assignment::synthesize(circuit.clone(), shape.num_inputs(), shape.num_aux());
-        let assignment = assignment.expect("a whole witness");
-        let evaluations = check_witness(shape, &assignment, public_inputs).expect("satisfied");
-        prove(&srs, shape, &assignment, evaluations, &blinding).expect("its own key")
+        let witness = PackedWitness::synthesize(circuit.clone(), shape).expect("a whole witness");
+        check_witness(shape, &witness, public_inputs).expect("satisfied");
+        prove(&srs, shape, &witness, &blinding).expect("its own key")
     };
     let theirs = || {
         create_proof_batch(vec![circuit.clone()], params, vec![blinding.r], vec![blinding.s])
@@ -144,9 +143,8 @@ fn bench_synthetic(criterion: &mut Criterion) {
     let mut rng = ChaCha20Rng::seed_from_u64(3);
     let params = generate_random_parameters::<Bls12, _, _>(circuit.clone(), &mut rng).expect("satisfied");
     let shape = R1csShape::record(circuit.clone()).expect("small");
-    let assignment = Assignment::synthesize(circuit.clone(), 0, 0).expect("complete");
-    let public_inputs = &assignment.input_assignment[1..];
-    bench_circuit(criterion, "synthetic/2^12", circuit, &shape, public_inputs, &params);
+    let witness = PackedWitness::synthesize(circuit.clone(), &shape).expect("complete");
+    bench_circuit(criterion, "synthetic/2^12", circuit, &shape, &witness.inputs[1..], &params);
 }
 
 fn params_dir() -> PathBuf {
@@ -192,7 +190,8 @@ fn bench_recorded(criterion: &mut Criterion, name: &str, manifest: &Manifest, di
     let request = manifest.request(0, dir).expect("recorded");
     let workload = request.decode(&params_dir()).expect("recorded");
     let shape = workload.record_shape().expect("blank circuit");
-    let assignment = workload.synthesize(PartitionIndex(0), &shape).expect("recorded");
+    let witness = workload.synthesize(PartitionIndex(0), &shape).expect("recorded");
+    let assignment = witness.unpack(shape.classes());
     let rows = rows_of(&shape);
     let circuit = Replay { shape: &shape, assignment: &assignment, rows: &rows };
     let public_inputs = workload.public_inputs(PartitionIndex(0)).expect("recorded");

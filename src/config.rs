@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
+use crate::journal::{RETENTION_AGE_S, RETENTION_COUNT};
 
 pub use engine::{BACKENDS_BUILT, BACKENDS_NOT_BUILT};
 pub use values::{ByteSize, DeviceChoice, LogFormat, MemoryBudget};
@@ -27,6 +28,8 @@ pub const DEFAULT_PARAMETER_CACHE: &str = "/var/tmp/filecoin-proof-parameters/";
 const THREADS_MAX: u64 = 1024;
 /// A day: anything longer is a mistake of unit.
 const SECONDS_MAX: u64 = 86_400;
+/// A year.
+const RETENTION_AGE_S_MAX: u64 = 366 * 86_400;
 
 /// Everything an operator may set. Sections and keys are those of `config.example.toml`, which explains each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +40,7 @@ pub struct Config {
     pub scheduler: SchedulerConfig,
     pub synthesis: SynthesisConfig,
     pub srs: SrsConfig,
+    pub journal: JournalConfig,
     pub logging: LoggingConfig,
     pub telemetry: TelemetryConfig,
 }
@@ -85,7 +89,7 @@ impl Default for GpusConfig {
 pub struct MemoryConfig {
     /// Of circuits: shapes and proving keys.
     pub circuit_budget: MemoryBudget,
-    /// Of witnesses and their row values.
+    /// Of witnesses.
     pub witness_budget: MemoryBudget,
 }
 
@@ -128,6 +132,26 @@ pub struct SrsConfig {
     pub params_dir: String,
     /// See [`Config::cache_dir`].
     pub cache_dir: String,
+}
+
+/// `[journal]`: where accepted jobs and their results outlive the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JournalConfig {
+    /// Empty: no journal.
+    pub path: String,
+    pub retention_count: u32,
+    pub retention_age_s: u64,
+}
+
+impl Default for JournalConfig {
+    fn default() -> Self {
+        Self {
+            path: String::new(),
+            retention_count: RETENTION_COUNT as u32,
+            retention_age_s: RETENTION_AGE_S,
+        }
+    }
 }
 
 /// `[logging]`: what is logged, how and where.
@@ -217,6 +241,8 @@ impl Config {
         within("scheduler.aging_step_s", self.scheduler.aging_step_s, 1, SECONDS_MAX)?;
         within("scheduler.affinity_limit_s", self.scheduler.affinity_limit_s, 0, SECONDS_MAX)?;
         within("synthesis.threads", self.synthesis.threads.into(), 0, THREADS_MAX)?;
+        within("journal.retention_count", self.journal.retention_count.into(), 1, u64::from(u32::MAX))?;
+        within("journal.retention_age_s", self.journal.retention_age_s, 1, RETENTION_AGE_S_MAX)?;
         at_least("gpus.memory_budget", self.gpus.memory_budget, 64 << 20)?;
         at_least("memory.circuit_budget", self.memory.circuit_budget, 1 << 20)?;
         at_least("memory.witness_budget", self.memory.witness_budget, 1 << 20)?;

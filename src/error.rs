@@ -58,6 +58,13 @@ pub enum RequestError {
     VanillaProof { at: String, what: String },
 }
 
+/// An aux variable that is a bit by the circuit's constraints has another value: they are not satisfied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("aux variable {aux} is a bit by the circuit's constraints and has another value")]
+pub struct NotABit {
+    pub aux: usize,
+}
+
 /// A witness could not be made, or does not satisfy its circuit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SynthesisError {
@@ -70,6 +77,9 @@ pub enum SynthesisError {
     /// The witness has another size than the circuit's shape.
     #[error("{what}: shape needs {needs}, witness has {has}")]
     ShapeMismatch { what: &'static str, needs: usize, has: usize },
+    /// A variable that the constraints make a bit has another value: the inputs are wrong.
+    #[error(transparent)]
+    NotABit(#[from] NotABit),
     /// The circuit's code refused its inputs.
     #[error("circuit refused its inputs: {0}")]
     Circuit(String),
@@ -292,6 +302,40 @@ pub enum ScheduleError {
     NoDevice(String),
 }
 
+/// A journal that cannot be used, or not now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// One process per journal: stop the other one, or name another file.
+    #[error("journal {} is in use by another process: stop that one, or set [journal] path to another file", path.display())]
+    InUse { path: PathBuf },
+    /// A later version of this program wrote it: use that one, or begin a new journal.
+    #[error("journal {} is of version {has}, and this program knows {knows} at most: use the newer program that wrote it, or set [journal] path to a new file", path.display())]
+    Newer { path: PathBuf, has: u64, knows: u64 },
+    /// It is not as it was written. It has been left as it is.
+    #[error("journal {} is damaged: {what}; put a copy of it in its place, or move it away to begin a new one (the jobs in it are then to be submitted again)", path.display())]
+    Damaged { path: PathBuf, what: String },
+    /// Its folder is missing, or may not be used.
+    #[error("journal {} cannot be opened: {what}; its folder must exist and be writable", path.display())]
+    Unreachable { path: PathBuf, what: String },
+    /// The disk fails. Try again.
+    #[error("journal {} cannot be read: {what}", path.display())]
+    Unreadable { path: PathBuf, what: String },
+    /// The disk is full or fails. Nothing was accepted: try again.
+    #[error("journal {} cannot be written: {what}; new jobs are refused until it can be: try again", path.display())]
+    Unwritable { path: PathBuf, what: String },
+}
+
+impl JournalError {
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::InUse { .. } | Self::Newer { .. } | Self::Damaged { .. } | Self::Unreachable { .. } => {
+                ErrorClass::Caller
+            }
+            Self::Unreadable { .. } | Self::Unwritable { .. } => ErrorClass::Retry,
+        }
+    }
+}
+
 /// Configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -335,6 +379,12 @@ pub enum EngineError {
     Cancelled { at: WorkRef },
     #[error("{at}: deadline passed")]
     DeadlineExceeded { at: WorkRef },
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The job failed in an earlier life of the engine, for this reason; the journal kept it. The same request tries
+    /// again.
+    #[error("{what}")]
+    FailedBefore { at: WorkRef, class: ErrorClass, what: String },
     /// An actor died or did not answer. The engine rebuilds it; if this repeats, report it.
     #[error("{what}")]
     Internal { what: String },
@@ -350,6 +400,8 @@ impl EngineError {
             Self::Device(error) => error.class(),
             Self::Schedule(_) => ErrorClass::Retry,
             Self::Cancelled { .. } | Self::DeadlineExceeded { .. } => ErrorClass::Cancelled,
+            Self::Journal(error) => error.class(),
+            Self::FailedBefore { class, .. } => *class,
             Self::Disputed { .. } | Self::Internal { .. } => ErrorClass::Bug,
         }
     }

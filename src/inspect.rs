@@ -63,10 +63,8 @@ pub fn inspect(path: &Path) -> Result<Finding, InspectError> {
     if head.is_empty() {
         return Err(refuse("is empty (0 B)".to_owned()));
     }
-    let is_json =
-        matches!(json_text(&head).iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['));
     let found =
-        if is_json { json::recognise(path)? } else { binary::recognise(path, &head, metadata.len())? };
+        if is_json(&head) { json::recognise(path)? } else { binary::recognise(path, &head, metadata.len())? };
     found.ok_or_else(|| {
         refuse(
             "not recognised: neither a C1, vanilla proof, parameter file, verifying key, proof, manifest nor request; \
@@ -74,4 +72,12 @@ pub fn inspect(path: &Path) -> Result<Finding, InspectError> {
                 .to_owned(),
         )
     })
+}
+
+/// Whether a file with this head is JSON, whole or damaged. A sector's number may make a vanilla proof begin with a
+/// bracket too, but then zeros follow within its first bytes, and JSON has no control characters but white space.
+fn is_json(head: &[u8]) -> bool {
+    let text = json_text(head);
+    let is_text = text.iter().take(8).all(|byte| *byte >= b' ' || byte.is_ascii_whitespace());
+    is_text && matches!(text.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['))
 }

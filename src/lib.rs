@@ -20,6 +20,7 @@ pub mod error;
 pub mod groth16;
 pub mod ids;
 pub mod inspect;
+pub mod journal;
 pub mod messages;
 pub mod policy;
 pub mod simulation;

@@ -15,9 +15,10 @@ use bellperson::groth16::{
     create_proof_batch, generate_random_parameters, prepare_verifying_key, verify_proof, Parameters,
 };
 use blstrs::{Bls12, G1Affine, G1Projective, Scalar};
-use cuzk::error::{SrsError, SynthesisError};
+use cuzk::error::{NotABit, SrsError, SynthesisError};
+use cuzk::groth16::prover::ProveError;
 use cuzk::groth16::prover::{check_witness, prove};
-use cuzk::groth16::{Assignment, Blinding, PreparedVerifyingKey, R1csShape};
+use cuzk::groth16::{Assignment, Blinding, PackedWitness, PreparedVerifyingKey, R1csShape};
 use ff::Field;
 use group::prime::PrimeCurveAffine;
 use rand_chacha::ChaCha20Rng;
@@ -33,12 +34,13 @@ fn assert_same_proof<C: Circuit<Scalar> + Clone + Send>(name: &str, circuit: C) 
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     let srs = to_srs(&params);
     let shape = R1csShape::record(circuit.clone()).unwrap();
+    let witness = PackedWitness::synthesize(circuit.clone(), &shape).unwrap();
     let assignment = Assignment::synthesize(circuit.clone(), 0, 0).unwrap();
-    let public_inputs = &assignment.input_assignment[1..];
-    let evaluations =
-        check_witness(&shape, &assignment, public_inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(witness.unpack(shape.classes()), assignment, "{name}");
+    let public_inputs = &witness.inputs[1..];
+    check_witness(&shape, &witness, public_inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
     let blinding = Blinding::random(&mut rng);
-    let proof = prove(&srs, &shape, &assignment, evaluations, &blinding).unwrap();
+    let proof = prove(&srs, &shape, &witness, &blinding).unwrap();
 
     let theirs = create_proof_batch(vec![circuit], &params, vec![blinding.r], vec![blinding.s]).unwrap();
     let mut bytes = Vec::new();
@@ -273,16 +275,44 @@ impl Circuit<Scalar> for Bits {
     }
 }
 
+/// `v · v = w` for each pair of values.
+#[derive(Clone)]
+struct Squares {
+    values: Vec<[u64; 2]>,
+}
+
+impl Circuit<Scalar> for Squares {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), CircuitError> {
+        for [v, w] in self.values {
+            let v = cs.alloc(|| "", || Ok(Scalar::from(v)))?;
+            let w = cs.alloc(|| "", || Ok(Scalar::from(w)))?;
+            cs.enforce(|| "", |lc| lc + v, |lc| lc + v, |lc| lc + w);
+        }
+        Ok(())
+    }
+}
+
 #[test]
 fn b40_unsatisfied_witness_names_first_bad_constraint() {
     let num_constraints = 20_000;
     for bad in [vec![0], vec![5, 9], vec![12_345, 19_999], vec![19_999]] {
-        let mut circuit = Bits { values: vec![1; num_constraints] };
+        let mut circuit = Squares { values: vec![[3, 9]; num_constraints] };
+        bad.iter().for_each(|&index| circuit.values[index][1] = 10);
+        let shape = R1csShape::record(circuit.clone()).unwrap();
+        let witness = PackedWitness::synthesize(circuit, &shape).unwrap();
+        let error = check_witness(&shape, &witness, &[]).unwrap_err();
+        assert_eq!(error, SynthesisError::Unsatisfied { index: bad[0], num_constraints });
+    }
+}
+
+#[test]
+fn b40_a_variable_that_cannot_be_a_bit_is_named() {
+    for bad in [vec![0], vec![5, 9], vec![12_345, 19_999], vec![19_999]] {
+        let mut circuit = Bits { values: vec![1; 20_000] };
         bad.iter().for_each(|&index| circuit.values[index] = 2);
         let shape = R1csShape::record(circuit.clone()).unwrap();
-        let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
-        let error = check_witness(&shape, &assignment, &[]).unwrap_err();
-        assert_eq!(error, SynthesisError::Unsatisfied { index: bad[0], num_constraints });
+        let error = PackedWitness::synthesize(circuit, &shape).unwrap_err();
+        assert_eq!(error, SynthesisError::NotABit(NotABit { aux: bad[0] }));
     }
 }
 
@@ -290,22 +320,26 @@ fn b40_unsatisfied_witness_names_first_bad_constraint() {
 fn b40_foreign_public_inputs_are_named_before_constraints() {
     let circuit = Synthetic::new(100, Values::Random);
     let shape = R1csShape::record(circuit.clone()).unwrap();
-    let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
-    let mut public_inputs = assignment.input_assignment[1..].to_vec();
+    let witness = PackedWitness::synthesize(circuit, &shape).unwrap();
+    let mut public_inputs = witness.inputs[1..].to_vec();
     public_inputs[2] += Scalar::ONE;
-    let error = check_witness(&shape, &assignment, &public_inputs).unwrap_err();
+    let error = check_witness(&shape, &witness, &public_inputs).unwrap_err();
     assert_eq!(error, SynthesisError::PublicInput { index: 2 });
     let (needs, has) = (public_inputs.len(), 1);
-    let error = check_witness(&shape, &assignment, &public_inputs[..1]).unwrap_err();
+    let error = check_witness(&shape, &witness, &public_inputs[..1]).unwrap_err();
     assert_eq!(error, SynthesisError::ShapeMismatch { what: "public inputs of the verifier", needs, has });
 }
 
 #[test]
 fn b40_witness_of_another_size_is_refused() {
     let shape = R1csShape::record(Bits { values: vec![1; 9] }).unwrap();
-    let assignment = Assignment::synthesize(Bits { values: vec![1; 8] }, 0, 0).unwrap();
-    let error = check_witness(&shape, &assignment, &[]).unwrap_err();
+    let smaller = Bits { values: vec![1; 8] };
+    let error = PackedWitness::synthesize(smaller.clone(), &shape).unwrap_err();
     assert_eq!(error, SynthesisError::ShapeMismatch { what: "aux variables", needs: 9, has: 8 });
+    let of_smaller =
+        PackedWitness::synthesize(smaller, &R1csShape::record(Squares { values: vec![[1, 1]; 4] }).unwrap());
+    let error = check_witness(&shape, &of_smaller.unwrap(), &[]).unwrap_err();
+    assert_eq!(error, SynthesisError::ShapeMismatch { what: "dense aux variables", needs: 0, has: 8 });
 }
 
 #[test]
@@ -315,9 +349,8 @@ fn b38_an_srs_of_another_circuit_is_refused() {
         generate_random_parameters::<Bls12, _, _>(Synthetic::new(40, Values::Random), &mut rng).unwrap();
     let circuit = Synthetic::new(41, Values::Random);
     let shape = R1csShape::record(circuit.clone()).unwrap();
-    let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
-    let evaluations = shape.evaluate(&assignment).unwrap();
+    let witness = PackedWitness::synthesize(circuit, &shape).unwrap();
     let blinding = Blinding::random(&mut rng);
-    let error = prove(&to_srs(&params), &shape, &assignment, evaluations, &blinding).unwrap_err();
-    assert!(matches!(error, SrsError::Mismatch { .. }), "{error}");
+    let error = prove(&to_srs(&params), &shape, &witness, &blinding).unwrap_err();
+    assert!(matches!(error, ProveError::Srs(SrsError::Mismatch { .. })), "{error}");
 }

@@ -119,11 +119,12 @@ fn the_table_of_dependencies_has_every_one_of_them() {
 }
 
 /// The layers of ARCHITECTURE.md, the lowest first.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["error", "ids"],
     &["groth16"],
     &["circuits", "inspect"],
     &["messages", "policy", "backend"],
+    &["journal"],
     &["actors", "cuda"],
     &["engine"],
     &["config", "telemetry", "timeline", "simulation"],

@@ -4,6 +4,7 @@
 //! Engine --SubmitJob, CancelJob, ReleaseTicket--> Scheduler --…Circuit, SynthesizeWitness, Verify*, CheckKey--> Synthesizer
 //!                                                           --ProvePartition + LaneCredit--> one GpuDevice
 //! Synthesizer --WitnessSynthesized, ProofsVerified, …--> Scheduler <--PartitionProved, PartitionFailed, LaneFreed-- GpuDevice
+//! Scheduler   --Op--> journal (a thread) --JournalWritten--> Scheduler
 //! Supervisor  --DeviceReady, DeviceLost, ActorDied, DeviceWithdrawn, Drain--> Scheduler
 //! ```
 //!
@@ -18,6 +19,7 @@ mod blame;
 mod circuit_facts;
 mod circuits;
 mod devices;
+mod durable;
 mod flow;
 mod intake;
 mod job;
@@ -41,6 +43,7 @@ use self::backlog::Backlog;
 use self::blame::KeyCheck;
 use self::circuits::Circuit;
 use self::devices::Devices;
+use self::durable::Durable;
 use self::job::Job;
 use self::lifeline::Told;
 use self::memory::HostMemory;
@@ -80,6 +83,8 @@ struct EndedJob {
     identity: Option<WorkIdentity>,
     accepted: JobEvent,
     result: JobResult,
+    /// In the journal.
+    is_durable: bool,
 }
 
 /// Where this actor can be told things, for guards that tell it.
@@ -120,6 +125,8 @@ pub struct Scheduler {
     /// Of witnesses and row values, and of the host's own proofs.
     witness_memory: HostMemory,
     key_check: Option<KeyCheck>,
+    /// The journal, and what of it is still to be queued.
+    durable: Durable,
     next_job: u64,
     next_ticket: u64,
     draining: bool,
@@ -165,6 +172,7 @@ impl Scheduler {
             circuit_memory: HostMemory::new(config.circuit_memory_budget_bytes),
             witness_memory: HostMemory::new(config.host_memory_budget_bytes),
             key_check: None,
+            durable: Durable::default(),
             next_job: 1,
             next_ticket: 1,
             draining: false,
@@ -201,6 +209,7 @@ impl Actor for Scheduler {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         let address = ctx.address();
+        self.durable.start(&address);
         self.own = Some(OwnAddress {
             lane_freed: address.clone().recipient(),
             ticket_released: address.recipient(),

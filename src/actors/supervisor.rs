@@ -32,8 +32,10 @@ use crate::actors::synthesizer::{Synthesizer, SynthesizerConfig};
 use crate::actors::{ArbiterLayout, Pace};
 use crate::error::ErrorClass;
 use crate::ids::DeviceId;
+use crate::journal::OpenJournal;
 use crate::messages::events::EventSink;
 use crate::messages::job::{CancelJob, SubmitJob};
+use crate::messages::journal::AttachJob;
 use crate::messages::lifecycle::{
     ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
     StopActor, Withdrawal,
@@ -61,6 +63,7 @@ pub struct SupervisorConfig {
 pub struct EngineLinks {
     pub submit: Recipient<SubmitJob>,
     pub cancel: Recipient<CancelJob>,
+    pub attach: Recipient<AttachJob>,
     /// Changes when the Synthesizer is rebuilt.
     pub decode: watch::Receiver<Recipient<DecodeRequest>>,
     pub shutdown: Recipient<Shutdown>,
@@ -111,6 +114,8 @@ pub struct Supervisor {
     arbiters: Vec<Arbiter>,
     slots: Vec<DeviceSlot>,
     board: StatusBoard,
+    /// For the Scheduler.
+    journal: Option<OpenJournal>,
     scheduler: Option<Addr<Scheduler>>,
     synthesizer: Option<Addr<Synthesizer>>,
     decode: Option<watch::Sender<Recipient<DecodeRequest>>>,
@@ -138,11 +143,18 @@ impl Supervisor {
             arbiters: Vec::new(),
             slots: Vec::new(),
             board: StatusBoard::default(),
+            journal: None,
             scheduler: None,
             synthesizer: None,
             decode: None,
             phase: Phase::Running,
         }
+    }
+
+    /// With a journal for the Scheduler.
+    pub fn with_journal(mut self, journal: Option<OpenJournal>) -> Self {
+        self.journal = journal;
+        self
     }
 
     fn now(&self) -> Duration {
@@ -157,7 +169,11 @@ impl Supervisor {
         let (status, reader) = watch::channel(Arc::new(EngineStatus::default()));
         let drained = ctx.address().recipient();
         let board = StatusBoard::clone(&self.board);
-        self.scheduler = Some(Scheduler::new(self.config.scheduler.clone(), drained, status, board).start());
+        let mut scheduler = Scheduler::new(self.config.scheduler.clone(), drained, status, board);
+        if let Some(journal) = self.journal.take() {
+            scheduler = scheduler.with_journal(journal);
+        }
+        self.scheduler = Some(scheduler.start());
         reader
     }
 
@@ -354,6 +370,7 @@ impl Actor for Supervisor {
         let links = EngineLinks {
             submit: self.scheduler().clone().recipient(),
             cancel: self.scheduler().clone().recipient(),
+            attach: self.scheduler().clone().recipient(),
             decode: decode_reader,
             shutdown: ctx.address().recipient(),
             status,

@@ -29,12 +29,13 @@ use tokio::sync::oneshot;
 
 use self::host::{HostTask, HostWork, RealHost};
 use self::pool::{Refused, Task, WorkerPool};
+use crate::circuits::WorkDecoder;
 use crate::error::{EngineError, ScheduleError};
 use crate::messages::job::Priority;
 use crate::messages::lifecycle::StopActor;
 use crate::messages::synthesis::{
-    CheckKey, DecodeRequest, MeasureCircuit, PrepareCircuit, SynthesizeWitness, SynthesizerAddress,
-    SynthesizerPeers, VerifyJob, VerifyProofs, WorkerFreed,
+    CheckKey, DecodeRequest, DecodedRequest, MeasureCircuit, PrepareCircuit, SynthesizeWitness,
+    SynthesizerAddress, SynthesizerPeers, VerifyJob, VerifyProofs, WorkerFreed,
 };
 use crate::policy::admission::limit_of;
 
@@ -44,6 +45,8 @@ pub struct SynthesizerConfig {
     pub params_dir: PathBuf,
     pub shape_cache_dir: Option<PathBuf>,
     pub verdict_dir: Option<PathBuf>,
+    /// Of a host's own formats.
+    pub decoders: Vec<Arc<dyn WorkDecoder>>,
     /// Requests that may wait to be decoded; CRITICAL ones have a limit of their own ([`limit_of`]).
     pub max_waiting_decodes: usize,
 }
@@ -194,7 +197,7 @@ impl Handler<WorkerFreed> for Synthesizer {
 }
 
 impl Handler<DecodeRequest> for Synthesizer {
-    type Result = ResponseFuture<Result<Arc<dyn crate::circuits::Workload>, EngineError>>;
+    type Result = ResponseFuture<Result<DecodedRequest, EngineError>>;
 
     fn handle(&mut self, decode: DecodeRequest, ctx: &mut Self::Context) -> Self::Result {
         let waiting = self.waiting_decodes;
@@ -205,12 +208,12 @@ impl Handler<DecodeRequest> for Synthesizer {
             return Box::pin(async move { Err(full.into()) });
         }
         let (reply, decoded) = oneshot::channel();
-        let params_dir = self.config.params_dir.clone();
+        let (params_dir, decoders) = (self.config.params_dir.clone(), self.config.decoders.clone());
         self.waiting_decodes.all += 1;
         self.waiting_decodes.critical += usize::from(decode.priority == Priority::Critical);
         let work = Box::new(move || {
             // The caller may have gone away; then nobody needs the answer.
-            let _ = reply.send(tasks::decode(*decode.request, &params_dir));
+            let _ = reply.send(tasks::decode(decode.request, decode.keep_bytes, &params_dir, &decoders));
         });
         self.add(TaskClass::Decode, decode.priority, Task { work, takes: Duration::ZERO }, ctx);
         let stopping = Rc::clone(&self.stopping);

@@ -27,7 +27,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DeviceError;
-use crate::groth16::{Assignment, Blinding, Evaluations, Proof, R1csShape, Srs};
+use crate::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, DeviceId, WorkRef};
 use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
@@ -54,7 +54,7 @@ pub struct LaneIndex(pub u32);
 pub enum Stage {
     /// SRS made resident (or streaming prepared), witness on the device.
     Upload,
-    /// Row values, if the witness came without them.
+    /// Row values of the witness.
     Evaluate,
     Quotient,
     SumH,
@@ -116,9 +116,8 @@ pub struct PartitionWork {
     pub circuit: CircuitId,
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
-    pub assignment: Arc<Assignment>,
-    /// Row values, if the witness check already made them: consumed by [`Stage::Quotient`].
-    pub evaluations: Option<Evaluations>,
+    /// Checked against the shape: its constraints hold.
+    pub witness: Arc<PackedWitness>,
     pub blinding: Blinding,
 }
 
@@ -208,9 +207,9 @@ pub type BackendWaker = Arc<dyn Fn() + Send + Sync>;
 /// One open device. Created, used and dropped on its actor's thread; need not be `Send`.
 ///
 /// No method waits. The actor calls them within these rules, so a backend may treat a violation as a bug:
-/// a lane is empty at [`begin`](Self::begin); stages come in the order of [`Stage::ALL`] (without `Evaluate` if the
-/// work has evaluations), each once, at most 1 + [`stages_ahead`](Self::stages_ahead) of them unfinished; after an
-/// `Err`, a `StageFailed` or an `Aborted` the lane is empty.
+/// a lane is empty at [`begin`](Self::begin); stages come in the order of [`Stage::ALL`], each once, at most
+/// 1 + [`stages_ahead`](Self::stages_ahead) of them unfinished; after an `Err`, a `StageFailed` or an `Aborted` the lane
+/// is empty.
 pub trait DeviceBackend: Unpin + 'static {
     fn info(&self) -> DeviceInfo;
 

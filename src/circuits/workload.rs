@@ -8,7 +8,7 @@ use blstrs::Scalar;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{panic_text, RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, Srs, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, Srs, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 /// The queue a job belongs to. Names as operators know them.
@@ -98,13 +98,32 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
     /// place in the formats here.
     fn record_shape(&self) -> Result<R1csShape, SynthesisError>;
 
-    /// The witness of one partition: of `shape`'s numbers of inputs and aux variables. Whether it satisfies the circuit
-    /// is checked by the caller.
+    /// The witness of one partition, by the classes of `shape`. Whether it satisfies the circuit is checked by the caller.
     ///
     /// # Errors
     /// [`SynthesisError::Circuit`] if there is no such partition or the circuit's code refuses its inputs,
-    /// [`SynthesisError::ShapeMismatch`] if the witness is not of the shape.
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError>;
+    /// [`SynthesisError::ShapeMismatch`] if the witness is not of the shape, [`SynthesisError::NotABit`] if a value
+    /// contradicts the classes.
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError>;
+
+    /// Holds a witness of one partition against the circuit's own synthesis, variable by variable, in no more memory
+    /// than the witness takes. For tests and measurements; the Filecoin kinds have it.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] says what differs first, or that there is nothing to compare with.
+    fn compare_with_library(
+        &self,
+        partition: PartitionIndex,
+        witness: &PackedWitness,
+        shape: &R1csShape,
+    ) -> Result<(), SynthesisError> {
+        let _ = (partition, witness, shape);
+        Err(SynthesisError::Circuit("witnesses of this kind are made by the circuit's own synthesis".into()))
+    }
 
     /// What the verifier puts in for one partition, without the leading one: canonical, in the circuit's order.
     ///

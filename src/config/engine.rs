@@ -9,6 +9,7 @@ use crate::backend::sim::SimFleet;
 use crate::engine::memory::HostBudgets;
 use crate::engine::{DeviceSpec, EngineConfig};
 use crate::error::ConfigError;
+use crate::journal::{JournalConfig, Retention};
 use crate::policy::selector::DeviceSelector;
 
 /// Backends that this build can drive, by the names that devices are asked for with.
@@ -34,6 +35,7 @@ impl Config {
             retained_results: self.scheduler.retained_results as usize,
             aging_step: seconds(self.scheduler.aging_step_s),
             affinity_limit: seconds(self.scheduler.affinity_limit_s),
+            journal: self.journal_config(),
             device_start_limit: seconds(self.gpus.start_limit_s),
             max_restarts: self.gpus.max_restarts,
             restart_window: seconds(self.gpus.restart_window_s),
@@ -54,6 +56,14 @@ impl Config {
         engine.device.critical_reserve_bytes = self.gpus.critical_reserve.0;
         engine.device.self_test = self.gpus.self_test;
         Ok(engine)
+    }
+
+    /// The journal, if there is to be one.
+    fn journal_config(&self) -> Option<JournalConfig> {
+        let super::JournalConfig { path, retention_count, retention_age_s } = &self.journal;
+        let retention =
+            Retention { count: *retention_count as usize, age: Duration::from_secs(*retention_age_s) };
+        (!path.is_empty()).then(|| JournalConfig { retention, ..JournalConfig::file(path) })
     }
 
     fn host_budgets(&self, has_cpu_device: bool) -> Result<HostBudgets, ConfigError> {
@@ -172,6 +182,17 @@ mod tests {
             matches!(error, ConfigError::Value { ref key, .. } if key.contains("memory.circuit_budget")),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_journal_is_what_its_keys_say() {
+        let mut config = Config::default();
+        assert!(config.engine_config().unwrap().journal.is_none());
+        config.journal.path = "/var/lib/cuzk/journal".to_owned();
+        config.journal.retention_age_s = 60;
+        let journal = config.engine_config().unwrap().journal.unwrap();
+        assert_eq!(journal.medium.path(), std::path::Path::new("/var/lib/cuzk/journal"));
+        assert_eq!(journal.retention, Retention { count: 10_000, age: Duration::from_secs(60) });
     }
 
     #[test]

@@ -14,7 +14,9 @@ use crate::actors::synthesizer::SynthesizerConfig;
 use crate::actors::{ArbiterLayout, Pace};
 use crate::backend::cpu::{host_memory_bytes, CpuConfig, CpuFactory};
 use crate::backend::sim::{SimConfig, SimFactory};
+use crate::circuits::WorkDecoder;
 use crate::ids::DeviceId;
+use crate::journal::JournalConfig;
 use crate::messages::events::EventSink;
 use crate::policy::health::HealthPolicy;
 use crate::policy::queue::QueuePolicy;
@@ -94,8 +96,13 @@ pub struct EngineConfig {
     pub synthesis_threads: usize,
     /// Which actors share a thread.
     pub arbiter_layout: ArbiterLayout,
-    /// Finished jobs whose result is kept, so that the same request attaches to it instead of being proved again.
+    /// Finished jobs whose result is kept, so that the same request attaches to it instead of being proved again. Those
+    /// in the journal are kept as long as it keeps them.
     pub retained_results: usize,
+    /// Where accepted jobs and their results outlive the process. `None`: nowhere.
+    pub journal: Option<JournalConfig>,
+    /// Readers of a host's own formats of work, each under a name of its own.
+    pub decoders: Vec<Arc<dyn WorkDecoder>>,
     /// Settings of every device actor: memory budget, watchdog, self-test.
     pub device: DeviceConfig,
     /// Waiting this long lifts a job by one priority level; after three times this it goes before everything newer.
@@ -152,6 +159,8 @@ impl Default for EngineConfig {
             synthesis_threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
             arbiter_layout: ArbiterLayout::ThreadPerDevice,
             retained_results: 256,
+            journal: None,
+            decoders: Vec::new(),
             device: DeviceConfig::default(),
             aging_step: Duration::from_secs(300),
             affinity_limit: Duration::from_secs(30),
@@ -197,6 +206,7 @@ impl EngineConfig {
                 params_dir: self.params_dir,
                 shape_cache_dir: self.shape_cache_dir,
                 verdict_dir: self.verdict_dir,
+                decoders: self.decoders,
                 max_waiting_decodes: self.max_queued_jobs.max(1),
             },
             restarts: RestartPolicy {

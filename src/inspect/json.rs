@@ -77,9 +77,22 @@ fn manifest(value: &Value) -> Finding {
         .with("registered proof", value["registered_proof"]["name"].clone())
         .with("miner id", value["miner_id"].clone())
         .with("sector number", value["sector_number"].clone())
+        .with("synthetic", synthetic(&value["synthetic"]))
         .with("requests", requests.map(|list| list.len() as u64))
         .with("requests with a recorded proof", with_proof)
         .with("constraints", value["circuit"]["constraints"].clone())
+}
+
+/// How a sector was forged; `None` for a real one.
+fn synthetic(value: &Value) -> Option<String> {
+    let seed = value.get("seed")?;
+    let made = format!("made for tests from seed {seed}: no network takes its proof");
+    match (value["challenges"].as_u64(), value["partitions"].as_u64()) {
+        (Some(challenges), Some(partitions)) => {
+            Some(format!("{made}; scaled to {challenges} challenges in each of {partitions} partitions"))
+        }
+        _ => Some(made),
+    }
 }
 
 fn request(value: &Value) -> Finding {

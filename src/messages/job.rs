@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::Stage;
-use crate::circuits::{FilecoinRequest, WorkKind, Workload};
+use crate::circuits::{EncodedWork, FilecoinRequest, WorkKind, Workload};
 use crate::error::EngineError;
 use crate::groth16::Blinding;
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
+use crate::messages::journal::Durability;
 
 /// Order of service. A higher level is served first, with aging so that nothing starves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -70,7 +71,10 @@ impl std::fmt::Debug for BlindingSource {
 #[derive(Clone, Debug)]
 pub enum Payload {
     Filecoin(Box<FilecoinRequest>),
-    /// A decoded job, or a host's own circuit (`CustomCircuit::into_workload`).
+    /// A host's own circuit, as bytes that the host's decoder of that format reads (`EngineConfig::decoders`).
+    Encoded(EncodedWork),
+    /// A decoded job, or a host's own circuit (`CustomCircuit::into_workload`). It lives and dies with the process: no
+    /// journal can keep it.
     Workload(Arc<dyn Workload>),
 }
 
@@ -194,6 +198,8 @@ pub struct SubmitJob {
     pub deadline: Option<Duration>,
     pub blinding: BlindingSource,
     pub placement: Placement,
+    /// The request's bytes, for the journal; `None`: the job is none for it, or there is no journal.
+    pub encoded: Option<Arc<[u8]>>,
     pub span: tracing::Span,
 }
 
@@ -219,6 +225,8 @@ pub struct JobAccepted {
     pub events: mpsc::UnboundedReceiver<JobEvent>,
     /// `Some` once the job has ended.
     pub result: watch::Receiver<Option<JobResult>>,
+    /// The caller is told that its job is accepted once it is in the journal, if it is to be there.
+    pub durability: Durability,
 }
 
 /// Somebody waits for this job. Dropping it, also with a reply that nobody received, tells the Scheduler

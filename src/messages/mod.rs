@@ -3,6 +3,7 @@
 pub mod device;
 pub mod events;
 pub mod job;
+pub mod journal;
 pub mod lifecycle;
 pub mod status;
 pub mod synthesis;

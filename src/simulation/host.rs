@@ -11,12 +11,12 @@ use super::scenario::{seconds, CircuitScenario, Scenario};
 use super::workload::StandIn;
 use crate::actors::synthesizer::host::{HostTask, HostWork};
 use crate::backend::sim::{token_proof, SimCircuit};
-use crate::groth16::{Evaluations, PreparedVerifyingKey};
+use crate::groth16::PreparedVerifyingKey;
 use crate::ids::{CircuitId, JobId, PartitionIndex};
 use crate::messages::synthesis::{
     CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, JobVerified, KeyChecked, KeyVerdict,
-    MeasureCircuit, PrepareCircuit, PreparedCircuit, ProofsVerified, SynthesizeWitness, SynthesizerPeers,
-    VerifyJob, VerifyProofs, WitnessSynthesized,
+    MeasureCircuit, PartitionNeeds, PrepareCircuit, PreparedCircuit, ProofsVerified, SynthesizeWitness,
+    SynthesizerPeers, VerifyJob, VerifyProofs, WitnessSynthesized,
 };
 
 /// Bytes of one proof.
@@ -31,7 +31,7 @@ struct Known {
     witness: Duration,
     verify: Duration,
     host_proof: Duration,
-    evaluations: Evaluations,
+    needs: PartitionNeeds,
     public_inputs: Arc<[Scalar]>,
 }
 
@@ -44,8 +44,6 @@ pub(super) struct SimulatedHost {
 impl Known {
     fn new(circuit: &CircuitScenario, read_gib_per_s: f64) -> Self {
         let stand_in = Arc::new(StandIn::new(&circuit.id, circuit.kind));
-        let evaluations =
-            stand_in.shape.evaluate(&stand_in.assignment).expect("the assignment was made for this shape");
         let host_bytes = circuit.host_bytes();
         Self {
             simulated: circuit.simulated(),
@@ -54,15 +52,10 @@ impl Known {
             witness: seconds(circuit.witness_s),
             verify: seconds(circuit.verify_ms / 1000.0),
             host_proof: seconds(circuit.host_proof_s),
-            evaluations,
-            public_inputs: stand_in.assignment.input_assignment[1..].into(),
+            needs: circuit.partition_needs(),
+            public_inputs: stand_in.witness.inputs[1..].into(),
             stand_in,
         }
-    }
-
-    fn evaluations(&self) -> Evaluations {
-        let Evaluations { a, b, c } = &self.evaluations;
-        Evaluations { a: a.clone(), b: b.clone(), c: c.clone() }
     }
 }
 
@@ -115,7 +108,7 @@ impl SimulatedHost {
             shape: Arc::clone(&known.stand_in.shape),
             srs: Arc::clone(&known.stand_in.srs),
             vk: PreparedVerifyingKey::new(&known.stand_in.srs.vk),
-            sizes: known.simulated.shape,
+            needs: known.needs,
             num_bytes: known.host_bytes,
         };
         let (circuit, elapsed) = (Arc::new(circuit), known.load);
@@ -129,8 +122,7 @@ impl SimulatedHost {
         let known = self.known(&command.circuit.id);
         peers.synthesized.do_send(WitnessSynthesized {
             at: command.at,
-            assignment: Arc::new(known.stand_in.assignment.clone()),
-            evaluations: known.evaluations(),
+            witness: Arc::new(known.stand_in.witness.clone()),
             public_inputs: Arc::clone(&known.public_inputs),
             lease: command.lease,
             elapsed: known.witness,

@@ -14,7 +14,9 @@ use crate::circuits::catalogue::CircuitSpec;
 use crate::circuits::WorkKind;
 use crate::config::ByteSize;
 use crate::error::ConfigError;
+use crate::groth16::domain::quotient_bytes;
 use crate::messages::job::Priority;
+use crate::messages::synthesis::PartitionNeeds;
 use crate::policy::plan::{Query, ShapeSummary, SrsSummary};
 
 /// Longest simulation: some thousand years of milliseconds still fit every clock.
@@ -156,6 +158,9 @@ pub struct SizesScenario {
     pub aux: u64,
     /// Of the variables that occur in B, in thousandths.
     pub b_per_mille: u64,
+    /// Aux variables that the constraints do not make bits: those take 32 B of host memory each. Else all of them.
+    #[serde(default)]
+    pub dense: Option<u64>,
 }
 
 /// Device time of each stage in milliseconds, with the proving key resident.
@@ -400,7 +405,7 @@ impl CircuitScenario {
             WorkKind::WindowPost | WorkKind::WinningPost => 646,
         };
         let (constraints, inputs, aux) = (known.constraints, known.num_inputs, known.num_aux);
-        Ok(SizesScenario { constraints, inputs, aux, b_per_mille })
+        Ok(SizesScenario { constraints, inputs, aux, b_per_mille, dense: known.num_dense })
     }
 
     /// The circuit as a device sees it.
@@ -417,6 +422,19 @@ impl CircuitScenario {
             shape: ShapeSummary { domain_log2, num_rows, num_inputs: sizes.inputs, num_aux: sizes.aux },
             srs: SrsSummary::new(queries),
             stage_durations: self.stage_ms.durations(),
+        }
+    }
+
+    /// Of one partition, in host memory.
+    ///
+    /// # Panics
+    /// If the scenario was not validated.
+    pub(super) fn partition_needs(&self) -> PartitionNeeds {
+        let sizes = self.known_sizes().expect("the scenario was validated");
+        let num_scalars = sizes.inputs + sizes.dense.unwrap_or(sizes.aux);
+        PartitionNeeds {
+            witness_bytes: 32 * num_scalars + 8 * sizes.aux.div_ceil(64),
+            host_proof_bytes: quotient_bytes(self.simulated().shape.domain_log2),
         }
     }
 

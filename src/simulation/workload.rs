@@ -11,7 +11,7 @@ use rand_core::SeedableRng;
 use crate::circuits::{SrsSource, WorkKind, Workload};
 use crate::error::SynthesisError;
 use crate::groth16::generate::generate_srs;
-use crate::groth16::{Assignment, R1csShape, Srs};
+use crate::groth16::{PackedWitness, R1csShape, Srs};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 /// The smallest circuit that has every query: `x · x = y`. It stands in for the simulated one wherever the engine
@@ -34,7 +34,7 @@ pub(super) struct StandIn {
     pub kind: WorkKind,
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
-    pub assignment: Assignment,
+    pub witness: PackedWitness,
 }
 
 impl StandIn {
@@ -43,9 +43,9 @@ impl StandIn {
         let shape = R1csShape::record(Square).expect(REASON);
         // Nothing depends on its points, but that each circuit has a key of its own.
         let srs = generate_srs(&shape, &mut ChaCha20Rng::seed_from_u64(0)).expect(REASON);
-        let assignment = Assignment::synthesize(Square, shape.num_inputs(), shape.num_aux()).expect(REASON);
+        let witness = PackedWitness::synthesize(Square, &shape).expect(REASON);
         let (shape, srs) = (Arc::new(shape), Arc::new(srs));
-        Self { id: CircuitId::new(id), kind, shape, srs, assignment }
+        Self { id: CircuitId::new(id), kind, shape, srs, witness }
     }
 }
 
@@ -89,11 +89,11 @@ impl Workload for SimulatedJob {
         Ok(R1csShape::clone(&self.circuit.shape))
     }
 
-    fn synthesize(&self, _: PartitionIndex, _: &R1csShape) -> Result<Assignment, SynthesisError> {
-        Ok(self.circuit.assignment.clone())
+    fn synthesize(&self, _: PartitionIndex, _: &R1csShape) -> Result<PackedWitness, SynthesisError> {
+        Ok(self.circuit.witness.clone())
     }
 
     fn public_inputs(&self, _: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
-        Ok(self.circuit.assignment.input_assignment[1..].to_vec())
+        Ok(self.circuit.witness.inputs[1..].to_vec())
     }
 }

@@ -113,8 +113,7 @@ fn a_circuit_larger_than_the_budget_is_let_through_alone() {
 #[test]
 fn a_cancelled_witness_counts_until_its_worker_has_let_go() {
     on_paused_arbiter(async {
-        let (witness_bytes, evaluations_bytes) = partition_bytes();
-        let partition_bytes = witness_bytes + evaluations_bytes;
+        let partition_bytes = partition_bytes();
         let mut rig = Rig::start(Settings { witness_budget_bytes: partition_bytes, ..Settings::default() });
         let workload = circuit("squares", &[2]);
         let first = rig.submit(&workload).await;
@@ -143,8 +142,7 @@ fn a_cancelled_partition_counts_until_its_device_has_let_go() {
         let held = rig.placed().await;
         assert_eq!(rig.cancel(job.ticket.job()).await, CancelOutcome::WasRunning);
         assert!(held.cancel.is_cancelled());
-        let (witness_bytes, evaluations_bytes) = partition_bytes();
-        assert_eq!(rig.status().await.host_memory_reserved_bytes, witness_bytes + evaluations_bytes);
+        assert_eq!(rig.status().await.host_memory_reserved_bytes, partition_bytes());
         let at = held.work.at.clone();
         rig.failed(held, DeviceError::Cancelled { at });
         assert_eq!(rig.status().await.host_memory_reserved_bytes, 0);

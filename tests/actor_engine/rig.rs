@@ -20,9 +20,9 @@ use cuzk::messages::job::{
 use cuzk::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady, Drained, StopActor};
 use cuzk::messages::status::{EngineDeviceStatus, EngineStatus, StatusBoard};
 use cuzk::messages::synthesis::{
-    CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, JobVerified, KeyChecked,
-    KeyVerdict, MeasureCircuit, PrepareCircuit, PreparedCircuit, ProofsVerified, SynthesizeWitness,
-    SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs, WitnessSynthesized,
+    CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, DecodedRequest, JobVerified,
+    KeyChecked, KeyVerdict, MeasureCircuit, PartitionNeeds, PrepareCircuit, PreparedCircuit, ProofsVerified,
+    SynthesizeWitness, SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs, WitnessSynthesized,
 };
 use cuzk::policy::health::HealthPolicy;
 use cuzk::policy::plan::{ShapeSummary, SrsSummary};
@@ -76,7 +76,7 @@ impl Actor for Answers {
 }
 
 impl Handler<DecodeRequest> for Answers {
-    type Result = Result<Arc<dyn Workload>, EngineError>;
+    type Result = Result<DecodedRequest, EngineError>;
 
     fn handle(&mut self, _: DecodeRequest, _: &mut Context<Self>) -> Self::Result {
         unreachable!("the Scheduler decodes nothing")
@@ -238,6 +238,7 @@ impl Rig {
             deadline: None,
             blinding: BlindingSource::OsRandom,
             placement: Placement::Any,
+            encoded: None,
             span: tracing::Span::none(),
         };
         self.scheduler.send(submit).await.expect("the Scheduler lives")
@@ -296,7 +297,7 @@ impl Rig {
         let shape = command.workload.record_shape().expect("the circuit records");
         let circuit = PreparedCircuit {
             id: command.workload.circuit().clone(),
-            sizes: ShapeSummary::of(&shape),
+            needs: PartitionNeeds::of(&shape),
             shape: Arc::new(shape),
             vk: PreparedVerifyingKey::new(&srs.vk),
             srs: Arc::clone(srs),
@@ -326,12 +327,10 @@ impl Rig {
     pub fn synthesized(&self, command: SynthesizeWitness) {
         let partition = command.at.partition.expect("a partition's");
         let shape = &command.circuit.shape;
-        let assignment = command.workload.synthesize(partition, shape).expect("there is a witness");
-        let evaluations = shape.evaluate(&assignment).expect("it fits");
+        let witness = command.workload.synthesize(partition, shape).expect("there is a witness");
         self.scheduler.do_send(WitnessSynthesized {
             at: command.at,
-            assignment: Arc::new(assignment),
-            evaluations,
+            witness: Arc::new(witness),
             public_inputs: command.workload.public_inputs(partition).expect("there are inputs").into(),
             lease: command.lease,
             elapsed: Duration::ZERO,
@@ -430,12 +429,11 @@ pub async fn result(accepted: &mut JobAccepted) -> JobResult {
 /// What a device that proves rightly answers.
 pub fn host_proof(command: &ProvePartition) -> Proof {
     let work = &command.work;
-    let evaluations = work.shape.evaluate(&work.assignment).expect("it fits");
-    prove(&work.srs, &work.shape, &work.assignment, evaluations, &work.blinding).expect("the key fits")
+    prove(&work.srs, &work.shape, &work.witness, &work.blinding).expect("the key fits")
 }
 
-/// Bytes of one witness of the circuit, and of its row values.
-pub fn partition_bytes() -> (u64, u64) {
+/// Bytes of one witness of the circuit, none of whose variables is a bit.
+pub fn partition_bytes() -> u64 {
     let shape = R1csShape::record(Squares::blank(NUM_SQUARINGS)).expect("the circuit records");
-    (32 * (shape.num_inputs() + shape.num_aux()) as u64, 96 * shape.num_rows() as u64)
+    32 * (shape.num_inputs() + shape.num_aux()) as u64 + 8 * shape.num_aux().div_ceil(64) as u64
 }

@@ -166,6 +166,7 @@ impl Subject {
                 params_dir: "params".into(),
                 shape_cache_dir: None,
                 verdict_dir: None,
+                decoders: Vec::new(),
                 max_waiting_decodes: 4,
             },
             restarts: RestartPolicy {

@@ -8,4 +8,6 @@ mod catalogue;
 mod common;
 mod counted;
 mod fixtures;
+mod native;
 mod request_file;
+mod synthetic;

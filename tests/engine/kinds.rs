@@ -5,7 +5,7 @@ use std::sync::Arc;
 use blstrs::Scalar;
 use cuzk::circuits::{SrsSource, WorkKind, Workload};
 use cuzk::error::{RequestError, SynthesisError};
-use cuzk::groth16::{Assignment, R1csShape, VerifyingKey};
+use cuzk::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
 use cuzk::messages::job::{Payload, ProofRequest};
 
@@ -70,7 +70,11 @@ impl Workload for Posing {
         self.workload.record_shape()
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         self.workload.synthesize(partition, shape)
     }
 

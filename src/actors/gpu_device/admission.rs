@@ -7,7 +7,7 @@ use crate::actors::gpu_device::lanes::{Hold, Running};
 use crate::actors::gpu_device::ledger::Reservation;
 use crate::actors::gpu_device::srs_cache::Presence;
 use crate::backend::{DeviceBackend, LaneIndex, MemoryModel};
-use crate::error::{DeviceError, PlanError, SynthesisError};
+use crate::error::{DeviceError, PlanError};
 use crate::ids::CircuitId;
 use crate::messages::device::{LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
@@ -242,14 +242,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    fn begin(
-        &mut self,
-        lane: LaneIndex,
-        mut job: Job,
-        plan: ProvePlan,
-        grant: Grant,
-        ctx: &mut Context<Self>,
-    ) {
+    fn begin(&mut self, lane: LaneIndex, job: Job, plan: ProvePlan, grant: Grant, ctx: &mut Context<Self>) {
         let Some(device) = &mut self.device else { return };
         let pinned = device.memory_model == MemoryModel::Dedicated && !plan.resident.is_empty();
         if pinned {
@@ -311,8 +304,7 @@ fn refusal_by_inputs(job: &Job) -> Option<DeviceError> {
     if let Err(source) = job.srs.check_fits(&job.shape) {
         return Some(DeviceError::Srs { at: job.at.clone(), source });
     }
-    if let Some((what, needs, has)) = job.witness_mismatch() {
-        let source = SynthesisError::ShapeMismatch { what, needs, has };
+    if let Err(source) = job.check_witness() {
         return Some(DeviceError::Witness { at: job.at.clone(), source });
     }
     job.is_cancelled().then(|| DeviceError::Cancelled { at: job.at.clone() })

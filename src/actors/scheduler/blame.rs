@@ -126,11 +126,10 @@ impl Scheduler {
         tracing::warn!(%at, "whether the device or the key is wrong: the host proves it too");
         let lease = MemoryLease::default();
         self.key_check = Some(KeyCheck { at: at.clone(), num_bytes, lease: lease.clone() });
-        let (assignment, public_inputs) =
-            (Arc::clone(&witness.assignment), Arc::clone(&witness.public_inputs));
+        let (witness, public_inputs) = (Arc::clone(&witness.values), Arc::clone(&witness.public_inputs));
         if let Some(synthesizer) = &self.synthesizer {
             let command =
-                CheckKey { at, circuit, assignment, public_inputs, blinding, priority, cancel, lease, span };
+                CheckKey { at, circuit, witness, public_inputs, blinding, priority, cancel, lease, span };
             synthesizer.check_key.do_send(command);
         }
         true

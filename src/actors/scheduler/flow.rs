@@ -10,7 +10,6 @@ use super::lifeline::attempt_span;
 use super::Scheduler;
 use crate::backend::PartitionWork;
 use crate::error::{EngineError, ScheduleError};
-use crate::groth16::Evaluations;
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
 use crate::messages::events::AttemptRef;
@@ -23,6 +22,7 @@ use crate::policy::placement::{place, Choice, DeviceView, Wish};
 impl Scheduler {
     /// Does everything that can be done now. Cheap when there is nothing.
     pub(super) fn pump(&mut self) {
+        self.tend_journal();
         self.expire();
         self.fail_hopeless();
         self.fail_misplaced();
@@ -76,7 +76,7 @@ impl Scheduler {
                 return;
             }
             let circuit = self.prepared(job).expect("only jobs whose circuit is ready are listed");
-            let num_bytes = circuit.witness_bytes() + circuit.evaluations_bytes();
+            let num_bytes = circuit.witness_bytes();
             if !self.witness_memory.reserve(num_bytes) {
                 if !is_critical {
                     return;
@@ -109,12 +109,11 @@ impl Scheduler {
         let partition = entry.partition(index);
         partition.state = PartitionState::Synthesizing { lease };
         partition.witness_bytes = circuit.witness_bytes();
-        partition.evaluations_bytes = circuit.evaluations_bytes();
         if let Some(synthesizer) = &self.synthesizer {
             synthesizer.witness.do_send(command);
         }
         self.rank_changed(job);
-        self.tell_witness_begun(job, index, circuit.witness_bytes() + circuit.evaluations_bytes());
+        self.tell_witness_begun(job, index, circuit.witness_bytes());
     }
 
     /// The next partition in queue order: to make a witness for (`without_witness`), or to dispatch.
@@ -191,7 +190,7 @@ impl Scheduler {
         let partition = entry.partition(index);
         partition.attempts += 1;
         let attempt = Attempt(partition.attempts);
-        let (witness, evaluations) = take_ready(&mut partition.state);
+        let witness = take_ready(&mut partition.state);
         partition.state =
             PartitionState::Proving { attempt, device: id.clone(), witness: witness.clone(), since: now };
         let work = PartitionWork {
@@ -199,8 +198,7 @@ impl Scheduler {
             circuit: circuit.id.clone(),
             shape: Arc::clone(&circuit.shape),
             srs: Arc::clone(&circuit.srs),
-            assignment: witness.assignment,
-            evaluations,
+            witness: witness.values,
             blinding,
         };
         let (priority, cancel) = (entry.spec.priority, entry.cancel.clone());
@@ -247,7 +245,7 @@ impl Scheduler {
     pub(super) fn check_whole(&mut self, job: JobId) {
         let Some(circuit) = self.prepared(job) else { return };
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        if entry.library_check || entry.num_done() < entry.partitions.len() {
+        if entry.library_check || entry.durable.is_storing() || entry.num_done() < entry.partitions.len() {
             return;
         }
         entry.library_check = true;
@@ -305,9 +303,9 @@ impl Scheduler {
     }
 }
 
-fn take_ready(state: &mut PartitionState) -> (Witness, Option<Evaluations>) {
+fn take_ready(state: &mut PartitionState) -> Witness {
     match std::mem::replace(state, PartitionState::Waiting) {
-        PartitionState::Ready { witness, evaluations } => (witness, evaluations),
+        PartitionState::Ready { witness } => witness,
         _ => unreachable!("only partitions with a witness are listed as ready"),
     }
 }

@@ -104,6 +104,7 @@ impl Handler<StopActor> for Scheduler {
     type Result = ();
 
     fn handle(&mut self, _: StopActor, ctx: &mut Context<Self>) {
+        self.durable.close();
         ctx.stop();
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::circuits::Circuit;
 use super::devices::Service;
 use super::job::{Job, Partition, PartitionState, MAX_REFUSALS};
-use super::memory::HostMemory;
 use super::{EndedJob, Scheduler};
 use crate::error::{DeviceError, EngineError, ErrorClass, ScheduleError};
 use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};
@@ -17,6 +16,7 @@ impl Scheduler {
     /// The one way out of the table: everything the job holds is let go, and everybody who waits is answered.
     pub(super) fn finish(&mut self, id: JobId, result: JobResult) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
+        let result = self.journal_ended(&mut job, result);
         job.cancel.cancel();
         self.let_go(&mut job);
         match &result {
@@ -67,17 +67,29 @@ impl Scheduler {
         if let Some(identity) = identity.as_ref().filter(|_| result.is_err()) {
             self.identities.remove(identity, id);
         }
-        self.ended.insert(id, EndedJob { request_id: job.spec.request_id, identity, accepted, result });
-        self.ended_order.push_back(id);
+        // What the journal keeps it also lets go.
+        if !(job.durable.is_journalled() && result.is_ok()) {
+            self.ended_order.push_back(id);
+        }
+        let is_durable = job.durable.is_journalled();
+        let request_id = job.spec.request_id;
+        self.ended.insert(id, EndedJob { request_id, identity, accepted, result, is_durable });
         while self.ended_order.len() > self.config.retained_results {
             let oldest = self.ended_order.pop_front().expect("longer than a number that is not negative");
-            if let Some(EndedJob { identity: Some(identity), .. }) = self.ended.remove(&oldest) {
-                self.identities.remove(&identity, oldest);
-            }
+            self.forget_ended(oldest);
+        }
+    }
+
+    pub(super) fn forget_ended(&mut self, id: JobId) {
+        if let Some(EndedJob { identity: Some(identity), .. }) = self.ended.remove(&id) {
+            self.identities.remove(&identity, id);
         }
     }
 
     pub(super) fn cancel(&mut self, id: JobId) -> CancelOutcome {
+        if let Some(outcome) = self.cancel_durable(id) {
+            return outcome;
+        }
         let Some(job) = self.jobs.get(&id) else {
             let was_given_out = (1..self.next_job).contains(&id.0);
             return if was_given_out { CancelOutcome::AlreadyEnded } else { CancelOutcome::Unknown };
@@ -94,7 +106,7 @@ impl Scheduler {
     /// The library has agreed: the job is complete.
     pub(super) fn complete(&mut self, id: JobId, proof: Vec<u8>) {
         let now = self.now();
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.durable.is_storing()) else { return };
         job.timings.total = now.saturating_sub(job.spec.accepted_at);
         let done_on = |partition: &Partition| match &partition.state {
             PartitionState::Done { device, .. } => device.clone(),
@@ -110,7 +122,7 @@ impl Scheduler {
             devices: job.partitions.iter().map(done_on).collect(),
             retries: job.retries,
         };
-        self.finish(id, Ok(Arc::new(outcome)));
+        self.finish_once_stored(id, Arc::new(outcome));
     }
 
     /// An attempt failed. The partition goes to another device, or the job ends with the reason.
@@ -122,7 +134,6 @@ impl Scheduler {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let placement = job.spec.placement.clone();
         let partition = job.partition(index);
-        release_evaluations(partition, &mut self.witness_memory);
         let gives_up = match &error {
             DeviceError::NotTaking { .. } => {
                 partition.refusals += 1;
@@ -146,7 +157,7 @@ impl Scheduler {
             PartitionState::Proving { witness, .. } | PartitionState::Suspect { witness, .. } => witness,
             _ => panic!("only an attempt that was made can fail"),
         };
-        partition.state = PartitionState::Ready { witness, evaluations: None };
+        partition.state = PartitionState::Ready { witness };
         self.suspects.remove(&(id, index));
         // It may be for a device that went for good while this was under way.
         self.placements_changed = true;
@@ -228,9 +239,4 @@ pub(super) fn is_allowed(placement: &Placement, device: &DeviceId) -> bool {
         Placement::Any => true,
         Placement::Device(wanted) => wanted == device,
     }
-}
-
-/// The row values of an attempt that has ended are gone, and so is their reservation.
-pub(super) fn release_evaluations(partition: &mut Partition, memory: &mut HostMemory) {
-    memory.release(std::mem::take(&mut partition.evaluations_bytes));
 }

@@ -3,7 +3,6 @@
 use actix::{Context, Handler};
 
 use super::job::PartitionState;
-use super::outcome::release_evaluations;
 use super::Scheduler;
 use crate::error::{DeviceError, ErrorClass};
 use crate::ids::{DeviceId, PartitionIndex, WorkRef};
@@ -27,7 +26,6 @@ impl Handler<PartitionProved> for Scheduler {
         job.add_stage_times(&proved.timings.0);
         let circuit = job.circuit().clone();
         let partition = job.partition(index);
-        release_evaluations(partition, &mut self.witness_memory);
         let PartitionState::Proving { attempt, device, witness, since } =
             std::mem::replace(&mut partition.state, PartitionState::Waiting)
         else {

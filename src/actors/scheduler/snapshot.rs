@@ -38,7 +38,8 @@ impl Scheduler {
     }
 
     fn snapshot(&self, now: Duration) -> EngineStatus {
-        let ready = !self.draining && self.synthesizer.is_some() && self.devices.is_usable(now);
+        let can_accept = !self.draining && self.synthesizer.is_some() && self.durable.is_writable();
+        let ready = can_accept && self.devices.is_usable(now);
         EngineStatus {
             ready,
             reasons: self.reasons(),
@@ -48,6 +49,7 @@ impl Scheduler {
             queues: self.queues(),
             circuits: self.circuit_statuses(),
             jobs: self.jobs.values().map(|job| job_status(job, now)).collect(),
+            recovering: self.durable.num_recovering() as u64,
             totals: self.totals,
             host_memory_reserved_bytes: self.witness_memory.reserved_bytes(),
             host_memory_budget_bytes: self.witness_memory.limit_bytes(),
@@ -61,6 +63,7 @@ impl Scheduler {
         if self.draining {
             reasons.push("engine is shutting down".to_owned());
         }
+        reasons.extend(self.durable.reason());
         for (id, device) in self.devices.iter() {
             match &device.service {
                 Service::Ready => {}

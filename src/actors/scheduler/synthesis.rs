@@ -60,8 +60,8 @@ impl Handler<WitnessSynthesized> for Scheduler {
             // Late, or of a thread that was asked by an earlier Synthesizer: the other answer comes.
             _ => return,
         }
-        let witness = Witness { assignment: made.assignment, public_inputs: made.public_inputs };
-        partition.state = PartitionState::Ready { witness, evaluations: Some(made.evaluations) };
+        let witness = Witness { values: made.witness, public_inputs: made.public_inputs };
+        partition.state = PartitionState::Ready { witness };
         job.timings.synthesis += made.elapsed;
         job.tell(&JobEvent::WitnessReady { partition: index, elapsed: made.elapsed });
         self.num_synthesizing -= 1;

@@ -38,7 +38,6 @@ impl FaultRates {
             let strikes = drawn % 1_000_000 < u64::from(*per_million);
             let struck = match kind {
                 FaultKind::Corrupt => Stage::Assemble,
-                // `Evaluate` is left out: a partition may go without it.
                 _ => [Stage::Upload, Stage::Quotient, Stage::SumH, Stage::SumBG2][(drawn >> 40) as usize % 4],
             };
             (strikes && struck == stage).then_some(*kind)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use cuzk::config::{Config, BACKENDS_NOT_BUILT};
-use cuzk::engine::Engine;
+use cuzk::engine::{Engine, EngineConfig};
 use cuzk::messages::status::{EngineDeviceStatus, EngineStatus};
 
 use crate::failure::Failure;
@@ -24,7 +24,8 @@ pub struct DevicesArgs {
 pub fn run(args: &DevicesArgs, config: &Config) -> Result<(), Failure> {
     let mut config = config.clone();
     config.gpus.devices = args.device.choice(&config);
-    let engine = Engine::start(config.engine_config()?)?;
+    // A journal is of no use here, and may be another process's.
+    let engine = Engine::start(EngineConfig { journal: None, ..config.engine_config()? })?;
     let ready = engine.wait_ready_blocking();
     // Ready means one device: the others are waited for as well. One that takes longer than `start_limit_s` to open is
     // withdrawn, and starting no more.

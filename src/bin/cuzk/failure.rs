@@ -2,7 +2,9 @@
 
 use std::io::ErrorKind;
 
-use cuzk::error::{ConfigError, DeviceError, EngineError, ErrorClass, InspectError, RequestError, SrsError};
+use cuzk::error::{
+    ConfigError, DeviceError, EngineError, ErrorClass, InspectError, JournalError, RequestError, SrsError,
+};
 use serde_json::{json, Value};
 
 /// Proving failed: the input was good.
@@ -147,6 +149,16 @@ impl From<InspectError> for Failure {
     }
 }
 
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let code = match &error {
+            JournalError::Unreadable { .. } | JournalError::Unwritable { .. } => EXIT_PROVING,
+            _ => EXIT_USAGE,
+        };
+        Self { code, class: error.class().as_str(), message: error.to_string(), at: "journal".to_owned() }
+    }
+}
+
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let class = error.class().as_str();
@@ -161,6 +173,10 @@ impl From<EngineError> for Failure {
             EngineError::Cancelled { at }
             | EngineError::DeadlineExceeded { at }
             | EngineError::Disputed { at, .. } => {
+                Self { code: EXIT_PROVING, class, message, at: at.to_string() }
+            }
+            EngineError::Journal(error) => error.into(),
+            EngineError::FailedBefore { at, .. } => {
                 Self { code: EXIT_PROVING, class, message, at: at.to_string() }
             }
             EngineError::Schedule(_) | EngineError::Internal { .. } => {

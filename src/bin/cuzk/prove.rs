@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use cuzk::config::Config;
 use cuzk::engine::Engine;
+use cuzk::journal::JournalConfig;
 use cuzk::messages::job::BlindingSource;
 
 use crate::failure::{Failure, EXIT_USAGE};
@@ -44,6 +45,10 @@ pub struct ProveArgs {
     /// Draw r and s from this seed (32 bytes of hex): for tests only, the proofs hide nothing
     #[arg(long, value_name = "HEX", value_parser = parse_seed)]
     seed: Option<[u8; 32]>,
+    /// Keep jobs and proofs in this file (made if missing): after a kill the same command goes on, and proves nothing
+    /// twice
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["replay", "seed"])]
+    journal: Option<PathBuf>,
     /// Write the proof here: 192 bytes a partition, all requests of FILE in order; nothing if any fails
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -71,6 +76,8 @@ pub fn run(args: &ProveArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     config.gpus.devices = args.device.choice(&config);
     let mut engine_config = config.engine_config()?;
     engine_config.params_dir = args.params.dir(&config);
+    // That of the configuration is the daemon's.
+    engine_config.journal = args.journal.as_ref().map(JournalConfig::file);
     let (mut tasks, mut bad) = read(args)?;
     if let Err(failure) = files::check_enterable(&engine_config.params_dir) {
         bad.extend(tasks.drain(..).map(|task| task.refuse(&failure)));
@@ -113,6 +120,10 @@ fn read(args: &ProveArgs) -> Result<(Vec<Task>, Vec<BadJob>), Failure> {
 }
 
 fn task(mut job: Job, args: &ProveArgs) -> Result<Task, Failure> {
+    if args.journal.is_some() && job.request_id.is_empty() {
+        // A name under which the same command finds it again. (It need not be unique: inputs count too.)
+        job.request_id = format!("{}[{}]", job.file.display(), job.request);
+    }
     let blinding = match (args.replay, args.seed) {
         (true, _) => {
             if job.recorded.proof.is_none() {

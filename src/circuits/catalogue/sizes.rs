@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{CircuitSpec, ProofKind, SectorSize};
+use crate::groth16::domain::quotient_bytes;
 
 /// The size of one circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -12,11 +13,15 @@ pub struct CircuitSizes {
     /// The leading one included.
     pub num_inputs: u64,
     pub num_aux: u64,
+    /// Aux variables that the constraints do not make bits, where the shape was recorded.
+    pub num_dense: Option<u64>,
     pub domain_log2: u32,
     /// Non-zero entries of A, B and C, where they were counted.
     pub num_nonzero: Option<[u64; 3]>,
     /// Exact size of the parameter file, where one was made or counted.
     pub params_bytes: Option<u64>,
+    /// What the recorded shape takes in memory, where it was recorded.
+    pub shape_bytes: Option<u64>,
 }
 
 /// Host memory that one proof of a circuit takes, in bytes.
@@ -24,11 +29,11 @@ pub struct CircuitSizes {
 pub struct MemoryNeeds {
     /// The proving key. Within 2 % where `CircuitSizes::params_bytes` is unknown.
     pub srs_bytes: u64,
-    /// The constraint matrices: 6 bytes per entry, 4 per row and matrix. `None` where the entries were not counted.
+    /// The constraint matrices, and which variables are bits. `None` where they were not recorded.
     pub shape_bytes: Option<u64>,
     /// One partition's witness.
     pub witness_bytes: u64,
-    /// The three row vectors on the evaluation domain.
+    /// Two row vectors on the evaluation domain, and roots of unity.
     pub evaluation_bytes: u64,
 }
 
@@ -39,6 +44,15 @@ impl MemoryNeeds {
     }
 }
 
+/// What a PoRep circuit has beside its challenges' parts, at every sector size: 311 constraints of the hash of two roots
+/// and one that it is comm_r, 256 of the replica id's bits, three of public inputs.
+const POREP_FIXED_CONSTRAINTS: u64 = 571;
+/// 311 variables of the hash, 255 bits, five numbers.
+const POREP_FIXED_AUX: u64 = 571;
+const POREP_FIXED_DENSE: u64 = 316;
+/// The one, replica id, comm_d and comm_r.
+const POREP_FIXED_INPUTS: u64 = 4;
+
 impl CircuitSpec {
     /// The circuit's size; `None` if this circuit was never counted.
     ///
@@ -47,6 +61,9 @@ impl CircuitSpec {
     /// SnapDeals from 512 MiB on were counted with one or two rounds of challenges or sectors, of which each adds the same,
     /// and not yet as a whole.)
     pub fn sizes(&self) -> Option<CircuitSizes> {
+        if self.is_scaled() {
+            return self.scaled_sizes();
+        }
         use ProofKind::{
             PorepSealCommit as Porep, SnapDealsUpdate as Snap, WindowPostPartition as Window,
             WinningPost as Winning,
@@ -106,13 +123,59 @@ impl CircuitSpec {
                 (Winning, Size32GiB) => (370_590, 133, 375_210, [2_549_185, 376_662, 465_300], 192_050_232),
                 (Winning, Size64GiB) => (391_314, 133, 396_000, [2_689_501, 397_518, 491_040], 200_014_584),
             };
+        let (num_dense, shape_bytes) = self.recorded().unzip();
         Some(CircuitSizes {
             constraints,
             num_inputs,
             num_aux,
+            num_dense,
             domain_log2: u64::next_power_of_two(constraints + num_inputs).ilog2(),
             num_nonzero: Some(num_nonzero),
             params_bytes: Some(params_bytes),
+            shape_bytes,
+        })
+    }
+
+    /// Dense aux variables, and the bytes of the shape in memory, of circuits whose shape was recorded: by `cuzk-bench
+    /// shape`.
+    fn recorded(&self) -> Option<(u64, u64)> {
+        use ProofKind::{
+            PorepSealCommit as Porep, SnapDealsUpdate as Snap, WindowPostPartition as Window,
+            WinningPost as Winning,
+        };
+        use SectorSize::{Size2KiB, Size32GiB, Size512MiB, Size8MiB};
+        match (self.kind, self.sector_size) {
+            (Porep, Size2KiB) => Some((43_806, 5_278_194)),
+            (Porep, Size8MiB) => Some((111_998, 5_985_358)),
+            (Porep, Size512MiB) => Some((146_094, 6_338_934)),
+            (Porep, Size32GiB) => Some((1_699_102, 92_324_697)),
+            (Snap, Size2KiB) => Some((25_896, 1_571_986)),
+            (Snap, Size8MiB) => Some((70_266, 7_288_994)),
+            (Window, Size2KiB) => Some((22_128 - 200, 96_581)),
+            (Window, Size8MiB) => Some((65_088 - 600, 115_045)),
+            (Winning, Size2KiB) => Some((91_674 - 660, 126_022)),
+            (Winning, Size8MiB) => Some((233_442 - 1_980, 185_702)),
+            _ => None,
+        }
+    }
+
+    /// A PoRep circuit is its challenges' parts, all alike, and a fixed one of replica id and commitments.
+    fn scaled_sizes(&self) -> Option<CircuitSizes> {
+        let network = Self::new(self.kind, self.sector_size);
+        let full = network.sizes()?;
+        let (has, of) = (u64::from(self.num_challenges()), u64::from(network.num_challenges()));
+        let scale = |full: u64, fixed: u64| fixed + (full - fixed) / of * has;
+        let constraints = scale(full.constraints, POREP_FIXED_CONSTRAINTS);
+        let num_inputs = scale(full.num_inputs, POREP_FIXED_INPUTS);
+        Some(CircuitSizes {
+            constraints,
+            num_inputs,
+            num_aux: scale(full.num_aux, POREP_FIXED_AUX),
+            num_dense: full.num_dense.map(|dense| scale(dense, POREP_FIXED_DENSE)),
+            domain_log2: (constraints + num_inputs).next_power_of_two().ilog2(),
+            num_nonzero: None,
+            params_bytes: None,
+            shape_bytes: None,
         })
     }
 
@@ -126,14 +189,13 @@ impl CircuitSpec {
     /// What one proof of this circuit takes; `None` where its size is not known.
     pub fn memory(&self) -> Option<MemoryNeeds> {
         let sizes = self.sizes()?;
-        let rows = sizes.constraints + sizes.num_inputs;
         Some(MemoryNeeds {
             srs_bytes: self.params_bytes()?,
-            shape_bytes: sizes
-                .num_nonzero
-                .map(|entries| 6 * entries.iter().sum::<u64>() + 3 * 4 * (rows + 1)),
-            witness_bytes: 32 * (sizes.num_inputs + sizes.num_aux),
-            evaluation_bytes: (3 * 32) << sizes.domain_log2,
+            shape_bytes: sizes.shape_bytes,
+            // Where nobody knows which variables are bits, none is taken for one.
+            witness_bytes: 32 * (sizes.num_inputs + sizes.num_dense.unwrap_or(sizes.num_aux))
+                + 8 * sizes.num_aux.div_ceil(64),
+            evaluation_bytes: quotient_bytes(sizes.domain_log2),
         })
     }
 
