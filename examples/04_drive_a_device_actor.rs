@@ -26,6 +26,7 @@ use cuzk::messages::device::{
     CancelFlag, LaneCredit, LaneFreed, LaneKind, PartitionFailed, PartitionProved, ProvePartition,
     StageFinished,
 };
+use cuzk::messages::events::EventSink;
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
 use cuzk::messages::status::StatusBoard;
@@ -117,6 +118,7 @@ fn peers(listener: &Addr<Listener>) -> DevicePeers {
         lost: vec![listener.clone().recipient()],
         drained: listener.clone().recipient(),
         board: StatusBoard::default(),
+        events: EventSink::off(),
     }
 }
 

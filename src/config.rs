@@ -42,6 +42,7 @@ pub struct Config {
     pub srs: SrsConfig,
     pub journal: JournalConfig,
     pub logging: LoggingConfig,
+    pub telemetry: TelemetryConfig,
 }
 
 /// `[gpus]`: which devices prove, and how each is treated.
@@ -162,6 +163,14 @@ pub struct LoggingConfig {
     pub format: LogFormat,
     /// Empty: standard error.
     pub file: String,
+}
+
+/// `[telemetry]`: what is recorded of the engine's work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelemetryConfig {
+    /// File that events are written to. Empty: none are made.
+    pub event_log: String,
 }
 
 impl Default for LoggingConfig {

@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use self::block::block_on;
-pub use self::config::{DeviceSpec, EngineConfig};
+pub use self::config::{DeviceSpec, EngineConfig, Workers};
 pub use self::handle::{JobEvents, JobHandle};
 use self::journal::{JournalLinks, JournalWay};
 use crate::actors::supervisor::{EngineLinks, Supervisor};
@@ -322,6 +322,9 @@ fn is_hopeless(status: &EngineStatus) -> bool {
 fn start_pool(
     config: &EngineConfig,
 ) -> Result<(WorkerPool, crate::actors::synthesizer::pool::WorkerThreads), EngineError> {
+    if let Workers::Simulated(host) = &config.workers {
+        return Ok(WorkerPool::simulated(config.synthesis_threads, Arc::clone(host)));
+    }
     WorkerPool::start(config.synthesis_threads)
         .map_err(|error| internal(format!("no threads for synthesis: {error}")))
 }

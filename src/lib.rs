@@ -23,4 +23,6 @@ pub mod inspect;
 pub mod journal;
 pub mod messages;
 pub mod policy;
+pub mod simulation;
 pub mod telemetry;
+pub mod timeline;

@@ -17,6 +17,8 @@ mod faults;
 mod filecoin;
 #[path = "engine/kinds.rs"]
 mod kinds;
+#[path = "engine/lifeline.rs"]
+mod lifeline;
 #[path = "engine/order.rs"]
 mod order;
 #[path = "engine/parameter_files.rs"]

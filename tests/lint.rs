@@ -127,7 +127,7 @@ const LAYERS: [&[&str]; 9] = [
     &["journal"],
     &["actors", "cuda"],
     &["engine"],
-    &["config", "telemetry"],
+    &["config", "telemetry", "timeline", "simulation"],
     &["lib"],
 ];
 

@@ -14,6 +14,7 @@
 //! There is one way out, `Scheduler::finish`; and if this actor itself dies, its callers' channels close and they
 //! get an error.
 
+mod backlog;
 mod blame;
 mod circuit_facts;
 mod circuits;
@@ -23,6 +24,7 @@ mod flow;
 mod intake;
 mod job;
 mod lifecycle;
+mod lifeline;
 mod memory;
 mod outcome;
 mod results;
@@ -37,15 +39,19 @@ use actix::{Actor, AsyncContext, Context, Recipient};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::backlog::Backlog;
 use self::blame::KeyCheck;
 use self::circuits::Circuit;
 use self::devices::Devices;
 use self::durable::Durable;
 use self::job::Job;
+use self::lifeline::Told;
 use self::memory::HostMemory;
+use crate::actors::Pace;
 use crate::circuits::WorkKind;
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::LaneFreed;
+use crate::messages::events::EventSink;
 use crate::messages::job::{JobEvent, JobResult, ReleaseTicket};
 use crate::messages::lifecycle::Drained;
 use crate::messages::status::{EngineStatus, StatusBoard, Totals};
@@ -67,6 +73,8 @@ pub struct SchedulerConfig {
     pub max_synthesizing: usize,
     pub queue: QueuePolicy,
     pub health: HealthPolicy,
+    pub pace: Pace,
+    pub events: EventSink,
 }
 
 /// A job that has ended, kept so that the same request attaches to it.
@@ -96,10 +104,18 @@ pub struct Scheduler {
     ended: HashMap<JobId, EndedJob>,
     ended_order: VecDeque<JobId>,
     identities: Identities,
+    /// Of them: they have a limit of their own.
+    num_critical: usize,
     /// Partitions without a witness.
-    waiting: BTreeSet<(JobId, PartitionIndex)>,
+    waiting: Backlog,
     /// Partitions with a witness and without a device.
-    ready: BTreeSet<(JobId, PartitionIndex)>,
+    ready: Backlog,
+    /// As `ready`, but not every device will do: each is looked at by itself.
+    ready_particular: BTreeSet<(JobId, PartitionIndex)>,
+    /// Partitions whose proof did not verify, and nobody knows yet whose fault that is.
+    suspects: BTreeSet<(JobId, PartitionIndex)>,
+    /// A device is gone for good since placements were last looked at.
+    placements_changed: bool,
     deadlines: BTreeSet<(Duration, JobId)>,
     num_synthesizing: usize,
     circuits: HashMap<CircuitId, Circuit>,
@@ -120,10 +136,11 @@ pub struct Scheduler {
     /// The devices' own figures, for the status alone: no decision is made by them.
     board: StatusBoard,
     published_at: Option<Duration>,
+    told: Told,
 }
 
-/// How often deadlines are looked at and the status is published when nothing else happens.
-const TICK: Duration = Duration::from_millis(50);
+/// How long a device that refused work is left alone.
+const REST: Duration = Duration::from_millis(50);
 
 impl Scheduler {
     pub fn new(
@@ -142,8 +159,12 @@ impl Scheduler {
             ended: HashMap::new(),
             ended_order: VecDeque::new(),
             identities: Identities::default(),
-            waiting: BTreeSet::new(),
-            ready: BTreeSet::new(),
+            num_critical: 0,
+            waiting: Backlog::new(config.queue),
+            ready: Backlog::new(config.queue),
+            ready_particular: BTreeSet::new(),
+            suspects: BTreeSet::new(),
+            placements_changed: false,
             deadlines: BTreeSet::new(),
             num_synthesizing: 0,
             circuits: HashMap::new(),
@@ -160,6 +181,7 @@ impl Scheduler {
             status,
             board,
             published_at: None,
+            told: Told::default(),
             config,
         }
     }
@@ -193,7 +215,7 @@ impl Actor for Scheduler {
             ticket_released: address.recipient(),
         });
         // Idempotent: ticks that were missed come in a burst.
-        ctx.run_interval(TICK, |actor, _| actor.pump());
+        ctx.run_interval(self.config.pace.scheduler_tick, |actor, _| actor.pump());
         self.publish();
     }
 }

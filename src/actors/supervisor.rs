@@ -29,10 +29,11 @@ use crate::actors::gpu_device::{DeviceConfig, DeviceHandle, DevicePeers, DeviceS
 use crate::actors::scheduler::{Scheduler, SchedulerConfig};
 use crate::actors::synthesizer::pool::WorkerPool;
 use crate::actors::synthesizer::{Synthesizer, SynthesizerConfig};
-use crate::actors::ArbiterLayout;
+use crate::actors::{ArbiterLayout, Pace};
 use crate::error::ErrorClass;
 use crate::ids::DeviceId;
 use crate::journal::OpenJournal;
+use crate::messages::events::EventSink;
 use crate::messages::job::{CancelJob, SubmitJob};
 use crate::messages::journal::AttachJob;
 use crate::messages::lifecycle::{
@@ -53,6 +54,8 @@ pub struct SupervisorConfig {
     pub restarts: RestartPolicy,
     /// A device that has not opened by then is reported; it still counts when it does.
     pub device_start_limit: Duration,
+    pub pace: Pace,
+    pub events: EventSink,
 }
 
 /// What the engine's handles may say, and read.
@@ -118,9 +121,6 @@ pub struct Supervisor {
     decode: Option<watch::Sender<Recipient<DecodeRequest>>>,
     phase: Phase,
 }
-
-/// How often addresses are looked at: a death is noticed within this.
-const TICK: Duration = Duration::from_millis(20);
 
 /// How long devices may take to let go of cancelled work, before they are stopped all the same.
 const DEVICE_DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -229,6 +229,7 @@ impl Supervisor {
             lost: vec![scheduler.recipient(), ctx.address().recipient()],
             drained: ctx.address().recipient(),
             board: StatusBoard::clone(&self.board),
+            events: self.config.events.clone(),
         };
         let config = self.config.device.clone();
         let slot = &mut self.slots[index];
@@ -378,7 +379,7 @@ impl Actor for Supervisor {
         if nobody {
             ctx.notify(Shutdown { drain: Duration::ZERO });
         }
-        ctx.run_interval(TICK, Self::tick);
+        ctx.run_interval(self.config.pace.supervisor_tick, Self::tick);
     }
 }
 

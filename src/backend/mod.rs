@@ -24,10 +24,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::DeviceError;
 use crate::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, DeviceId, WorkRef};
-use crate::policy::plan::{ProvePlan, QuerySet};
+use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +49,8 @@ pub struct DeviceInfo {
 pub struct LaneIndex(pub u32);
 
 /// The steps of one proof, in order. Cancellation and overtaking happen between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// SRS made resident (or streaming prepared), witness on the device.
     Upload,
@@ -216,6 +219,13 @@ pub trait DeviceBackend: Unpin + 'static {
     fn stages_ahead(&self) -> u32;
 
     fn memory_model(&self) -> MemoryModel;
+
+    /// The sizes that decide what memory such work takes: its own. A simulated device says those of the circuit that
+    /// it stands for.
+    fn sizes(&self, circuit: &CircuitId, shape: &R1csShape, srs: &Srs) -> (ShapeSummary, SrsSummary) {
+        let _ = circuit;
+        (ShapeSummary::of(shape), SrsSummary::of(srs))
+    }
 
     /// Gives an empty `lane` a partition to run as `plan` says: in every stage no more than
     /// `plan.stage_bytes[stage]` of working memory, and `plan.resident` queries loaded by the `Upload` stage unless

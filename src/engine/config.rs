@@ -9,13 +9,15 @@ use super::memory::HostBudgets;
 use crate::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
 use crate::actors::scheduler::SchedulerConfig;
 use crate::actors::supervisor::{RestartPolicy, SupervisorConfig};
+use crate::actors::synthesizer::host::HostWork;
 use crate::actors::synthesizer::SynthesizerConfig;
-use crate::actors::ArbiterLayout;
+use crate::actors::{ArbiterLayout, Pace};
 use crate::backend::cpu::{host_memory_bytes, CpuConfig, CpuFactory};
 use crate::backend::sim::{SimConfig, SimFactory};
 use crate::circuits::WorkDecoder;
 use crate::ids::DeviceId;
 use crate::journal::JournalConfig;
+use crate::messages::events::EventSink;
 use crate::policy::health::HealthPolicy;
 use crate::policy::queue::QueuePolicy;
 
@@ -115,6 +117,31 @@ pub struct EngineConfig {
     pub restart_window: Duration,
     /// How long a quarantined device is left alone before it is tried once more.
     pub quarantine: Duration,
+    /// How often actors look at what no message tells them.
+    pub pace: Pace,
+    /// Who is told what happens; see [`crate::telemetry::event_log`]. Off: costs nothing.
+    pub events: EventSink,
+    /// Who makes witnesses, verifies and loads circuits.
+    pub workers: Workers,
+}
+
+/// Who does the work of the host's threads.
+#[derive(Clone, Default)]
+pub enum Workers {
+    /// [`EngineConfig::synthesis_threads`] threads.
+    #[default]
+    Threads,
+    /// As many simulated ones, on the clock of the arbiter that the Synthesizer lives on.
+    Simulated(Arc<dyn HostWork>),
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Threads => "Threads",
+            Self::Simulated(_) => "Simulated(..)",
+        })
+    }
 }
 
 impl Default for EngineConfig {
@@ -141,6 +168,9 @@ impl Default for EngineConfig {
             max_restarts: 3,
             restart_window: Duration::from_secs(60),
             quarantine: Duration::from_secs(60),
+            pace: Pace::default(),
+            events: EventSink::off(),
+            workers: Workers::Threads,
         }
     }
 }
@@ -164,6 +194,8 @@ impl EngineConfig {
                 quarantine_points: 4,
                 quarantine: self.quarantine,
             },
+            pace: self.pace,
+            events: self.events.clone(),
         };
         SupervisorConfig {
             devices,
@@ -184,6 +216,8 @@ impl EngineConfig {
                 max_quarantines: 2,
             },
             device_start_limit: self.device_start_limit,
+            pace: self.pace,
+            events: self.events,
         }
     }
 }

@@ -24,20 +24,40 @@ pub struct PreparedCircuit {
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
     pub vk: PreparedVerifyingKey,
+    /// What memory is reserved by: of `shape`, but in simulations of larger circuits.
+    pub needs: PartitionNeeds,
     /// Bytes of shape and SRS in host memory.
     pub num_bytes: u64,
+}
+
+/// Host memory that one partition of a circuit takes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionNeeds {
+    /// A bit or a scalar per aux variable, and a scalar per input.
+    pub witness_bytes: u64,
+    /// What a proof on the host takes besides.
+    pub host_proof_bytes: u64,
+}
+
+impl PartitionNeeds {
+    pub fn of(shape: &R1csShape) -> Self {
+        let num_scalars = shape.num_inputs() + shape.classes().num_dense();
+        Self {
+            witness_bytes: 32 * num_scalars as u64 + 8 * shape.num_aux().div_ceil(64) as u64,
+            host_proof_bytes: quotient_bytes(shape.domain_log2()),
+        }
+    }
 }
 
 impl PreparedCircuit {
     /// Bytes of one witness: a bit or a scalar per aux variable, and a scalar per input.
     pub fn witness_bytes(&self) -> u64 {
-        let (shape, classes) = (&self.shape, self.shape.classes());
-        32 * (shape.num_inputs() + classes.num_dense()) as u64 + 8 * shape.num_aux().div_ceil(64) as u64
+        self.needs.witness_bytes
     }
 
     /// Bytes that a proof on the host takes besides the witness.
     pub fn host_proof_bytes(&self) -> u64 {
-        quotient_bytes(self.shape.domain_log2())
+        self.needs.host_proof_bytes
     }
 }
 

@@ -109,7 +109,7 @@ impl QuerySet {
 }
 
 /// What of a circuit's shape decides its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShapeSummary {
     pub domain_log2: u32,
     /// Rows, the input rows included: at most `2^domain_log2`.
@@ -141,7 +141,7 @@ impl ShapeSummary {
 }
 
 /// What of an SRS decides its memory: points per query, and where they lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SrsSummary {
     num_points: [u64; 5],
     /// Queries and witness are read where the host holds them: nothing is copied, nothing is charged.

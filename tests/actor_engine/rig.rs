@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use actix::{Actor, Addr, Context, Handler, Recipient};
 use cuzk::actors::scheduler::{Scheduler, SchedulerConfig};
+use cuzk::actors::Pace;
 use cuzk::backend::{DeviceInfo, MemoryModel};
 use cuzk::circuits::{CustomCircuit, SrsSource, Workload};
 use cuzk::error::{DeviceError, EngineError};
@@ -12,6 +13,7 @@ use cuzk::groth16::prover::prove;
 use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, DeviceId, JobId};
 use cuzk::messages::device::{EvictSrs, PartitionFailed, PartitionProved, ProvePartition, StageTimings};
+use cuzk::messages::events::EventSink;
 use cuzk::messages::job::{
     BlindingSource, CancelJob, CancelOutcome, JobAccepted, JobResult, Placement, Priority, SubmitJob,
 };
@@ -19,7 +21,7 @@ use cuzk::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady, Draine
 use cuzk::messages::status::{EngineDeviceStatus, EngineStatus, StatusBoard};
 use cuzk::messages::synthesis::{
     CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, DecodedRequest, JobVerified,
-    KeyChecked, KeyVerdict, MeasureCircuit, PrepareCircuit, PreparedCircuit, ProofsVerified,
+    KeyChecked, KeyVerdict, MeasureCircuit, PartitionNeeds, PrepareCircuit, PreparedCircuit, ProofsVerified,
     SynthesizeWitness, SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs, WitnessSynthesized,
 };
 use cuzk::policy::health::HealthPolicy;
@@ -164,6 +166,8 @@ impl Rig {
                 quarantine_points: 4,
                 quarantine: Duration::from_secs(60),
             },
+            pace: Pace::default(),
+            events: EventSink::off(),
         };
         let scheduler = Scheduler::new(config, drained, status_sender, StatusBoard::default()).start();
         let (evictions_sender, evictions) = tokio::sync::mpsc::unbounded_channel();
@@ -290,9 +294,11 @@ impl Rig {
     pub fn prepared(&self, command: PrepareCircuit, num_bytes: u64) {
         let source = command.workload.srs();
         let SrsSource::Memory(srs) = &source else { panic!("keys are in memory") };
+        let shape = command.workload.record_shape().expect("the circuit records");
         let circuit = PreparedCircuit {
             id: command.workload.circuit().clone(),
-            shape: Arc::new(command.workload.record_shape().expect("the circuit records")),
+            needs: PartitionNeeds::of(&shape),
+            shape: Arc::new(shape),
             vk: PreparedVerifyingKey::new(&srs.vk),
             srs: Arc::clone(srs),
             source,

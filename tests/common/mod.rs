@@ -5,6 +5,8 @@
 
 pub mod device;
 pub mod fixtures;
+pub mod instant_device;
+pub mod load;
 pub mod probe;
 pub mod seeds;
 pub mod synthetic;

@@ -11,9 +11,7 @@ use crate::error::{DeviceError, PlanError};
 use crate::ids::CircuitId;
 use crate::messages::device::{LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
-use crate::policy::plan::{
-    least_budget_bytes, plan, plan_with_resident, ProvePlan, QuerySet, ShapeSummary, SrsSummary,
-};
+use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
 /// Whether a job fits on the device now.
 enum Fit {
@@ -141,10 +139,9 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(device) = &self.device else {
             return Fit::Never(DeviceError::NotTaking { at: job.at.clone(), what: "it is closed" });
         };
-        let shape = ShapeSummary::of(&job.shape);
-        let srs = device.srs_summary(job);
+        let (shape, srs) = device.sizes(job);
         let limit_bytes = device.limit_bytes(job);
-        if let Err(source) = plan(&shape, &srs, limit_bytes) {
+        if let Err(source) = self.plans.plan(&shape, &srs, limit_bytes) {
             return Fit::Never(DeviceError::Plan { at: job.at.clone(), source });
         }
         match device.presence(job) {
@@ -191,8 +188,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let wanted = self
             .plan_sparing_lanes(shape, srs, budget_bytes)
             .map_or(queries, |plan| plan.resident.union(queries));
-        let plan = plan_with_resident(shape, srs, wanted, budget_bytes)
-            .or_else(|_| plan_with_resident(shape, srs, queries, budget_bytes))
+        let plan = self
+            .plans
+            .plan_with_resident(shape, srs, wanted, budget_bytes)
+            .or_else(|_| self.plans.plan_with_resident(shape, srs, queries, budget_bytes))
             .ok()?;
         Some(self.reserve(job, plan, srs, queries))
     }
@@ -205,12 +204,12 @@ impl<B: DeviceBackend> GpuDevice<B> {
         srs: &SrsSummary,
         budget_bytes: u64,
     ) -> Result<ProvePlan, PlanError> {
-        let roomy = plan(shape, srs, budget_bytes)?;
+        let roomy = self.plans.plan(shape, srs, budget_bytes)?;
         let num_other_lanes = self.lanes.num_free_of(LaneKind::Normal).saturating_sub(1);
-        let lane_bytes = roomy.work_peak_bytes().max(least_budget_bytes(shape, srs));
-        let sparing = (1..=u64::from(num_other_lanes))
-            .rev()
-            .find_map(|num_lanes| plan(shape, srs, budget_bytes.checked_sub(num_lanes * lane_bytes)?).ok());
+        let lane_bytes = roomy.work_peak_bytes().max(self.plans.least_budget_bytes(shape, srs));
+        let sparing = (1..=u64::from(num_other_lanes)).rev().find_map(|num_lanes| {
+            self.plans.plan(shape, srs, budget_bytes.checked_sub(num_lanes * lane_bytes)?).ok()
+        });
         Ok(sparing.unwrap_or(roomy))
     }
 
@@ -258,6 +257,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             pinned,
             stages,
             in_flight: Default::default(),
+            stage_spans: Default::default(),
             running_since: tokio::time::Instant::now(),
             timings: Vec::new(),
             aborting: false,
@@ -271,10 +271,12 @@ impl<B: DeviceBackend> GpuDevice<B> {
 }
 
 impl<B: DeviceBackend> Device<B> {
-    pub(super) fn srs_summary(&self, job: &Job) -> SrsSummary {
+    /// What decides the memory of a job here.
+    pub(super) fn sizes(&self, job: &Job) -> (ShapeSummary, SrsSummary) {
+        let (shape, srs) = self.backend.sizes(&job.circuit, &job.shape, &job.srs);
         match self.memory_model {
-            MemoryModel::Dedicated => SrsSummary::of(&job.srs),
-            MemoryModel::SharedWithHost => SrsSummary::of(&job.srs).in_place(),
+            MemoryModel::Dedicated => (shape, srs),
+            MemoryModel::SharedWithHost => (shape, srs.in_place()),
         }
     }
 

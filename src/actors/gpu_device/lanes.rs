@@ -125,6 +125,8 @@ pub struct Running {
     pub stages: VecDeque<Stage>,
     /// Enqueued and not ended; the first one runs.
     pub in_flight: VecDeque<Stage>,
+    /// Of the stages in flight.
+    pub stage_spans: VecDeque<tracing::Span>,
     /// Since when the first one in flight runs.
     pub running_since: Instant,
     pub timings: Vec<(Stage, Duration)>,

@@ -53,6 +53,8 @@ pub(super) struct Device {
     /// Of the partition that took most: planned and measured.
     pub planned_bytes: u64,
     pub peak_bytes: u64,
+    /// The health that was told last.
+    pub told_health: Option<Health>,
 }
 
 impl Device {
@@ -77,6 +79,7 @@ impl Device {
             memory: None,
             planned_bytes: 0,
             peak_bytes: 0,
+            told_health: None,
         }
     }
 
@@ -191,6 +194,10 @@ impl Devices {
 
     pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, &Device)> {
         self.0.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&DeviceId, &mut Device)> {
+        self.0.iter_mut()
     }
 
     /// Devices in service, as a partition of `circuit` sees them.

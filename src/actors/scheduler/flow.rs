@@ -6,12 +6,14 @@ use std::sync::Arc;
 use super::circuits::Circuit;
 use super::devices::Service;
 use super::job::{PartitionState, Witness};
+use super::lifeline::attempt_span;
 use super::Scheduler;
 use crate::backend::PartitionWork;
 use crate::error::{EngineError, ScheduleError};
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
-use crate::messages::job::JobEvent;
+use crate::messages::events::AttemptRef;
+use crate::messages::job::{JobEvent, Placement, Priority};
 use crate::messages::synthesis::{
     MemoryLease, PreparedCircuit, SynthesizeWitness, UnverifiedProof, VerifyJob, VerifyProofs,
 };
@@ -34,6 +36,7 @@ impl Scheduler {
             self.ask_for_witnesses();
         }
         self.report_drained();
+        self.tell_changes();
         self.publish();
     }
 
@@ -59,13 +62,26 @@ impl Scheduler {
     }
 
     /// In queue order, as far ahead as threads and the host-memory budget allow. The first that does not fit holds
-    /// the others back: what is released next is its.
+    /// the others back: what is released next is its. CRITICAL work waits neither for a thread nor for memory that
+    /// other work holds: there is a thread for it, and it goes over the budget if need be.
     fn ask_for_witnesses(&mut self) {
-        while self.synthesizer.is_some() && self.num_synthesizing < self.config.max_synthesizing.max(1) {
-            let Some((job, partition)) = self.next_of(true) else { return };
-            let circuit = self.prepared(job).expect("only jobs whose circuit is ready are listed");
-            if !self.witness_memory.reserve(circuit.witness_bytes()) {
+        while self.synthesizer.is_some() {
+            let is_full = self.num_synthesizing >= self.config.max_synthesizing.max(1);
+            if is_full && !self.waiting.has_critical() {
                 return;
+            }
+            let Some((job, partition)) = self.next_of(true) else { return };
+            let is_critical = self.jobs[&job].spec.priority == Priority::Critical;
+            if is_full && !is_critical {
+                return;
+            }
+            let circuit = self.prepared(job).expect("only jobs whose circuit is ready are listed");
+            let num_bytes = circuit.witness_bytes();
+            if !self.witness_memory.reserve(num_bytes) {
+                if !is_critical {
+                    return;
+                }
+                self.witness_memory.reserve_beyond(num_bytes);
             }
             self.ask_for_witness(job, partition, circuit);
         }
@@ -73,7 +89,7 @@ impl Scheduler {
 
     fn ask_for_witness(&mut self, job: JobId, index: PartitionIndex, circuit: Arc<PreparedCircuit>) {
         let now = self.now();
-        self.waiting.remove(&(job, index));
+        self.waiting.remove(job, index);
         self.num_synthesizing += 1;
         let entry = self.jobs.get_mut(&job).expect("a listed partition's job is in the table");
         if !std::mem::replace(&mut entry.began, true) {
@@ -96,18 +112,29 @@ impl Scheduler {
         if let Some(synthesizer) = &self.synthesizer {
             synthesizer.witness.do_send(command);
         }
+        self.rank_changed(job);
+        self.tell_witness_begun(job, index, circuit.witness_bytes());
     }
 
     /// The next partition in queue order: to make a witness for (`without_witness`), or to dispatch.
-    fn next_of(&self, without_witness: bool) -> Option<(JobId, PartitionIndex)> {
+    fn next_of(&mut self, without_witness: bool) -> Option<(JobId, PartitionIndex)> {
         let now = self.now();
-        let list = if without_witness { &self.waiting } else { &self.ready };
+        let without_circuit = if without_witness { self.jobs_waiting_for_circuits() } else { Vec::new() };
+        let list = if !without_witness {
+            let mut list = self.ready.shortlist(now);
+            list.extend(&self.ready_particular);
+            list
+        } else if without_circuit.is_empty() {
+            self.waiting.shortlist(now)
+        } else {
+            // Whether a job yields to those that wait for a circuit depends on more than its class.
+            self.waiting.all()
+        };
         let mut candidates = Vec::with_capacity(list.len());
         let mut under_way = (JobId(0), 0);
         // The same for all partitions of a circuit: made once.
         let mut views: HashMap<&CircuitId, Vec<DeviceView>> = HashMap::new();
-        let without_circuit = if without_witness { self.jobs_waiting_for_circuits() } else { Vec::new() };
-        for &(job, partition) in list {
+        for (job, partition) in list {
             let entry = &self.jobs[&job];
             let possible = if without_witness {
                 matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready(_)))
@@ -157,7 +184,7 @@ impl Scheduler {
     fn prove(&mut self, job: JobId, index: PartitionIndex, id: DeviceId) {
         let now = self.now();
         let circuit = self.prepared(job).expect("a witness exists only of a prepared circuit");
-        self.ready.remove(&(job, index));
+        self.no_longer_ready(job, index);
         let entry = self.jobs.get_mut(&job).expect("a listed partition's job is in the table");
         let blinding = entry.blinding(index);
         let partition = entry.partition(index);
@@ -174,15 +201,18 @@ impl Scheduler {
             witness: witness.values,
             blinding,
         };
-        let (priority, cancel, span) = (entry.spec.priority, entry.cancel.clone(), entry.spec.span.clone());
+        let (priority, cancel) = (entry.spec.priority, entry.cancel.clone());
+        let span = attempt_span(&entry.spec.span, job, index, attempt);
         entry.tell(&JobEvent::Placed { partition: index, device: id.clone() });
         self.totals.dispatched += 1;
         let freed = self.own().lane_freed.clone();
         let device = self.devices.get_mut(&id).expect("placement names a device of the table");
         assert_eq!(device.service, Service::Ready, "placement names a device in service");
-        let credit = LaneCredit::new(id, device.life, device.spend(priority), freed);
+        let lane = device.spend(priority);
+        let credit = LaneCredit::new(id.clone(), device.life, lane, freed);
         let address = device.address.as_ref().expect("a device in service has an address");
         address.prove.do_send(ProvePartition { work, priority, cancel, credit, span });
+        self.tell_placed(AttemptRef { job, partition: index, attempt }, &id, lane);
     }
 
     /// Has the proofs of a job that wait for their verdict verified, all at once; one batch at a time.
@@ -230,6 +260,46 @@ impl Scheduler {
         if let Some(synthesizer) = &self.synthesizer {
             synthesizer.verify_job.do_send(VerifyJob { job, workload, circuit, proof, priority, span });
         }
+    }
+}
+
+impl Scheduler {
+    /// Lists a partition that has a witness.
+    pub(super) fn now_ready(&mut self, job: JobId, index: PartitionIndex) {
+        let now = self.now();
+        let entry = &self.jobs[&job];
+        let partition = &entry.partitions[index.0 as usize];
+        let any_will_do = entry.spec.placement == Placement::Any
+            && partition.avoid.is_empty()
+            && partition.never.is_empty();
+        if any_will_do {
+            self.ready.insert(&entry.as_waiting(index, entry.num_under_way()), now);
+        } else {
+            self.ready_particular.insert((job, index));
+        }
+    }
+
+    fn no_longer_ready(&mut self, job: JobId, index: PartitionIndex) {
+        if !self.ready.remove(job, index) {
+            self.ready_particular.remove(&(job, index));
+        }
+    }
+
+    /// Lists a partition that has no witness.
+    pub(super) fn now_waiting(&mut self, job: JobId, index: PartitionIndex) {
+        let now = self.now();
+        let entry = &self.jobs[&job];
+        self.waiting.insert(&entry.as_waiting(index, entry.num_under_way()), now);
+    }
+
+    /// What a job's rank depends on has changed: its priority, its deadline, or how many of its partitions are under
+    /// way.
+    pub(super) fn rank_changed(&mut self, job: JobId) {
+        let now = self.now();
+        let Some(entry) = self.jobs.get(&job) else { return };
+        let waiting = entry.as_waiting(PartitionIndex(0), entry.num_under_way());
+        self.waiting.update(&waiting, now);
+        self.ready.update(&waiting, now);
     }
 }
 

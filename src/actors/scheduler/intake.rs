@@ -14,13 +14,18 @@ use crate::messages::job::{
     SubmitJob,
 };
 use crate::policy::admission::{admit, WorkIdentity};
+use crate::policy::queue::Waiting;
 
 impl Handler<SubmitJob> for Scheduler {
     type Result = MessageResult<SubmitJob>;
 
     fn handle(&mut self, submit: SubmitJob, _: &mut Context<Self>) -> Self::Result {
+        let kind = submit.workload.kind();
         let answer = self.submit(submit);
-        self.totals.refused += u64::from(answer.is_err());
+        if let Err(error) = &answer {
+            self.totals.refused += 1;
+            self.tell_refused(kind, error);
+        }
         self.pump();
         MessageResult(answer)
     }
@@ -52,9 +57,7 @@ impl Scheduler {
         if let Some(reason) = wanted_is_gone.or_else(|| self.devices.all_gone()) {
             return Err(ScheduleError::NoDevice(reason).into());
         }
-        let is_critical = |job: &&Job| job.spec.priority == Priority::Critical;
-        let num_critical = self.jobs.values().filter(is_critical).count();
-        admit(self.draining, self.jobs.len(), num_critical, self.config.max_queued_jobs, priority)?;
+        admit(self.draining, self.jobs.len(), self.num_critical, self.config.max_queued_jobs, priority)?;
         self.durable.admit(&submit)?;
         self.make_room_for_key(submit.workload.as_ref())?;
         Ok(self.accept(submit, identity, priority))
@@ -118,9 +121,15 @@ impl Scheduler {
             self.identities.insert(identity, id);
         }
         self.deadlines.extend(spec.deadline.map(|deadline| (deadline, id)));
-        self.waiting.extend((0..spec.workload.num_partitions()).map(|index| (id, PartitionIndex(index))));
         self.ensure_circuit(spec.workload.as_ref(), spec.priority, spec.span.clone());
+        let num_partitions = spec.workload.num_partitions();
+        self.num_critical += usize::from(spec.priority == Priority::Critical);
         self.jobs.insert(id, Job::new(spec));
+        let (now, waiting) = (self.now(), self.jobs[&id].as_waiting(PartitionIndex(0), 0));
+        for index in 0..num_partitions {
+            self.waiting.insert(&Waiting { partition: PartitionIndex(index), ..waiting.clone() }, now);
+        }
+        self.tell_accepted(id);
     }
 
     /// One more caller waits for this job. `None`: it is not known any more.
@@ -135,7 +144,11 @@ impl Scheduler {
         let (sender, events) = mpsc::unbounded_channel();
         let (request_id, result) = if let Some(job) = self.jobs.get_mut(&id) {
             // Somebody needs it more urgently than the first caller did.
-            job.spec.priority = job.spec.priority.max(priority);
+            let former = job.spec.priority;
+            job.spec.priority = former.max(priority);
+            if former != Priority::Critical && job.spec.priority == Priority::Critical {
+                self.num_critical += 1;
+            }
             // It must not end while somebody has time left to wait for it.
             let latest = job.spec.deadline.zip(deadline).map(|(a, b)| a.max(b));
             if let Some(former) = std::mem::replace(&mut job.spec.deadline, latest) {
@@ -152,6 +165,7 @@ impl Scheduler {
             send(&sender, JobEvent::Finished(ended.result.clone()));
             (ended.request_id.clone(), watch::channel(Some(ended.result.clone())).1)
         };
+        self.rank_changed(id);
         let ticket = JobTicket::new(id, number, self.own().ticket_released.clone());
         let durability = self.durability_of(id);
         Some(JobAccepted { request_id, attached: true, ticket, events, result, durability })

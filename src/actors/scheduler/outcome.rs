@@ -8,7 +8,8 @@ use super::job::{Job, Partition, PartitionState, MAX_REFUSALS};
 use super::{EndedJob, Scheduler};
 use crate::error::{DeviceError, EngineError, ErrorClass, ScheduleError};
 use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};
-use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, ProofOutcome};
+use crate::messages::events::AttemptRef;
+use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, Priority, ProofOutcome};
 use crate::messages::lifecycle::{ActorName, Drained};
 
 impl Scheduler {
@@ -31,6 +32,7 @@ impl Scheduler {
         drop(entered);
         job.tell(&JobEvent::Finished(result.clone()));
         job.result.send_replace(Some(result.clone()));
+        self.tell_ended(&job, &result);
         let now = self.now();
         if let Some(Circuit::Ready(ready)) = self.circuits.get_mut(job.circuit()) {
             ready.used_at = now;
@@ -41,10 +43,13 @@ impl Scheduler {
 
     fn let_go(&mut self, job: &mut Job) {
         let id = job.spec.id;
+        self.num_critical -= usize::from(job.spec.priority == Priority::Critical);
+        self.waiting.remove_job(id);
+        self.ready.remove_job(id);
         for (index, partition) in job.partitions.iter_mut().enumerate() {
             let index = PartitionIndex(index as u32);
-            self.waiting.remove(&(id, index));
-            self.ready.remove(&(id, index));
+            self.ready_particular.remove(&(id, index));
+            self.suspects.remove(&(id, index));
             // Its thread may still be at it; the result will be late.
             let is_synthesizing = matches!(partition.state, PartitionState::Synthesizing { .. });
             self.num_synthesizing -= usize::from(is_synthesizing);
@@ -153,19 +158,25 @@ impl Scheduler {
             _ => panic!("only an attempt that was made can fail"),
         };
         partition.state = PartitionState::Ready { witness };
-        self.ready.insert((id, index));
+        self.suspects.remove(&(id, index));
+        // It may be for a device that went for good while this was under way.
+        self.placements_changed = true;
         if !matches!(error, DeviceError::NotTaking { .. }) {
             job.retries += 1;
             self.totals.retried += 1;
             tracing::warn!(%error, "partition is tried again");
             job.tell(&JobEvent::PartitionRetried { partition: index, reason: error.to_string() });
         }
+        self.now_ready(id, index);
     }
 
     /// Takes a device out of service and gives what it held to others.
     pub(super) fn withdraw(&mut self, id: &DeviceId, service: Service, what: &str) {
         let Some(device) = self.devices.get_mut(id) else { return };
+        let gone = matches!(service, Service::Gone { .. });
+        self.placements_changed |= gone;
         device.withdraw(service);
+        self.tell_device_down(id, gone, what);
         let mut held = Vec::new();
         for (job, entry) in &self.jobs {
             for (index, partition) in entry.partitions.iter().enumerate() {
@@ -179,6 +190,9 @@ impl Scheduler {
             }
         }
         for (job, index, at) in held {
+            if let Some(at) = AttemptRef::of(&at) {
+                self.tell_attempt_failed(at, id, false, what);
+            }
             let error = DeviceError::Lost { at: at.on(id.clone()), what: what.to_owned() };
             self.retry(job, index, id, error);
         }
@@ -186,6 +200,9 @@ impl Scheduler {
 
     /// Ends jobs with a partition that only devices could take which are gone for good.
     pub(super) fn fail_misplaced(&mut self) {
+        if !std::mem::take(&mut self.placements_changed) {
+            return;
+        }
         let gone: Vec<String> = self.devices.iter().filter_map(|(id, _)| self.devices.gone(id)).collect();
         if gone.is_empty() {
             return;

@@ -17,6 +17,7 @@ impl Handler<SynthesizerReady> for Scheduler {
     /// The first, or the successor of one that died: whatever that one was asked for is asked for again.
     fn handle(&mut self, ready: SynthesizerReady, _: &mut Context<Self>) {
         self.synthesizer = Some(ready.address);
+        let mut asked = Vec::new();
         for (id, job) in &mut self.jobs {
             job.verifying = false;
             job.library_check = false;
@@ -25,9 +26,13 @@ impl Handler<SynthesizerReady> for Scheduler {
                     // A thread may still be at it: its memory counts until then.
                     partition.let_go(PartitionState::Waiting, &mut self.witness_memory);
                     self.num_synthesizing -= 1;
-                    self.waiting.insert((*id, PartitionIndex(index as u32)));
+                    asked.push((*id, PartitionIndex(index as u32)));
                 }
             }
+        }
+        for (job, index) in asked {
+            self.now_waiting(job, index);
+            self.rank_changed(job);
         }
         if let Some(check) = self.key_check.take() {
             let (num_bytes, holders) = check.into_memory();
@@ -60,7 +65,8 @@ impl Handler<WitnessSynthesized> for Scheduler {
         job.timings.synthesis += made.elapsed;
         job.tell(&JobEvent::WitnessReady { partition: index, elapsed: made.elapsed });
         self.num_synthesizing -= 1;
-        self.ready.insert((made.at.job, index));
+        self.now_ready(made.at.job, index);
+        self.tell_witness_made(made.at.job, index, made.elapsed);
         self.pump();
     }
 }
@@ -120,10 +126,12 @@ impl Scheduler {
         }
         partition.let_go(PartitionState::Done { device: device.clone(), proof }, &mut self.witness_memory);
         job.tell(&JobEvent::PartitionVerified { partition: index, device: device.clone() });
+        self.rank_changed(at.job);
         if let Some(entry) = self.devices.get_mut(&device) {
             entry.num_proved += 1;
             entry.health.record_success(now);
         }
+        self.tell_verified(&at, &device);
         self.vouch_for(&circuit);
     }
 }

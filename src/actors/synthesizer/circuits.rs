@@ -15,7 +15,7 @@ use crate::ids::CircuitId;
 use crate::messages::device::CancelFlag;
 use crate::messages::synthesis::{
     CircuitError, CircuitFailed, CircuitMeasured, CircuitNeeds, CircuitPrepared, CircuitProgress,
-    MeasureCircuit, PrepareCircuit, PreparedCircuit, SynthesizerPeers,
+    MeasureCircuit, PartitionNeeds, PrepareCircuit, PreparedCircuit, SynthesizerPeers,
 };
 use crate::policy::plan::{ShapeSummary, SrsSummary};
 
@@ -119,7 +119,8 @@ fn prepare(
     let shape = Arc::new(shape);
     let vk = PreparedVerifyingKey::new(&srs.vk);
     let num_bytes = srs.num_bytes() + shape.num_bytes();
-    Ok(PreparedCircuit { id, source, shape, srs, vk, num_bytes })
+    let needs = PartitionNeeds::of(&shape);
+    Ok(PreparedCircuit { id, source, shape, srs, vk, needs, num_bytes })
 }
 
 fn load_srs(

@@ -1,4 +1,4 @@
-//! Measurements and their inputs: arguments, output and exit codes only.
+//! Measurements, their inputs, and simulations: arguments, output and exit codes only.
 
 #[cfg(feature = "cuda")]
 mod check;
@@ -17,6 +17,8 @@ mod proof;
 #[cfg(feature = "cuda")]
 mod report;
 mod shape;
+mod simulate;
+mod timeline;
 mod witness;
 
 use std::process::ExitCode;
@@ -24,7 +26,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Measures CuZK's GPU kernels and shapes, and checks every result that a figure stands on; makes inputs for
-/// measurements.
+/// measurements; runs its scheduling on simulated machines.
 #[derive(Parser)]
 #[command(name = "cuzk-bench", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -38,6 +40,8 @@ enum Command {
     GenVanilla(gen_vanilla::GenVanillaArgs),
     Layouts(layouts::LayoutsArgs),
     Shape(shape::ShapeArgs),
+    Simulate(simulate::SimulateArgs),
+    Timeline(timeline::TimelineArgs),
     Witness(witness::WitnessArgs),
 }
 
@@ -102,6 +106,8 @@ fn main() -> ExitCode {
         Command::GenVanilla(args) => gen_vanilla::run(&args),
         Command::Layouts(args) => layouts::run(&args),
         Command::Shape(args) => shape::run(&args),
+        Command::Simulate(args) => simulate::run(&args).map_err(Failure::failed),
+        Command::Timeline(args) => timeline::run(&args).map_err(Failure::failed),
         Command::Witness(args) => witness::run(&args),
     };
     match done {

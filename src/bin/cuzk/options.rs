@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use cuzk::config::{Config, DeviceChoice, LogFormat, LoggingConfig};
 use cuzk::error::ConfigError;
+use cuzk::messages::events::EventSink;
+use cuzk::telemetry::event_log::EventLog;
 
 /// Options of every command.
 #[derive(Args)]
@@ -45,6 +47,25 @@ pub fn logging(config: &Config) -> LoggingConfig {
         logging.level += ",cuzk::actors::scheduler::outcome=error";
     }
     logging
+}
+
+/// Where events go.
+#[derive(Args)]
+pub struct EventsOption {
+    /// Write everything the engine does to this file, for `cuzk-bench timeline` [default: `[telemetry] event_log`]
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
+}
+
+impl EventsOption {
+    /// The engine's end of the log, and its guard, which must outlive the engine. No log if none is asked for.
+    pub fn open(&self, config: &Config) -> Result<(EventSink, Option<EventLog>), ConfigError> {
+        let configured = Some(&config.telemetry.event_log).filter(|path| !path.is_empty());
+        match self.events.clone().or_else(|| configured.map(PathBuf::from)) {
+            Some(path) => EventLog::create(&path).map(|(sink, log)| (sink, Some(log))),
+            None => Ok((EventSink::off(), None)),
+        }
+    }
 }
 
 /// How to say what is wrong before there is a configuration: as JSON if `--log-format` or the environment says so. What

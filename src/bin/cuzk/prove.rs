@@ -16,7 +16,7 @@ use crate::failure::{Failure, EXIT_USAGE};
 use crate::files;
 use crate::input::{parse_miner, read_jobs, BadJob, C1Options, Job};
 use crate::interrupt::Interrupts;
-use crate::options::{DeviceOption, ParamsOption};
+use crate::options::{DeviceOption, EventsOption, ParamsOption};
 use crate::ui::{self, Ui};
 
 pub use run::{prove_all, Finished, Task};
@@ -31,6 +31,8 @@ pub struct ProveArgs {
     params: ParamsOption,
     #[command(flatten)]
     device: DeviceOption,
+    #[command(flatten)]
+    events: EventsOption,
     /// Miner id of C1 files, such as 1000 or f01000
     #[arg(long, value_name = "ID", value_parser = parse_miner)]
     miner: Option<u64>,
@@ -89,6 +91,9 @@ pub fn run(args: &ProveArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     if tasks.is_empty() {
         return outcome.finish();
     }
+    // Ends after the engine: what that does last is in it too.
+    let (events, _log) = args.events.open(&config)?;
+    engine_config.events = events;
     outcome.expect(&tasks);
     let prove = |engine| prove_all(&engine, tasks, ui, &interrupts, |finished| outcome.add(&finished));
     match Engine::start(engine_config).map_err(Failure::from).and_then(prove) {
