@@ -114,7 +114,10 @@ fn a_failed_attempt_and_a_lost_device_are_told() {
 
 /// Spans that were made: name, and that of the span around it.
 #[derive(Clone, Default)]
-struct Spans(Arc<Mutex<Vec<(&'static str, Option<&'static str>)>>>);
+struct Spans(Arc<Mutex<Vec<SpanNames>>>);
+
+/// A span's name, and that of the span around it.
+type SpanNames = (&'static str, Option<&'static str>);
 
 impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     fn on_new_span(&self, _: &Attributes<'_>, id: &Id, context: Context<'_, S>) {

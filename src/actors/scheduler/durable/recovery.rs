@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix::{Context, Handler, MessageResult};
 
 use super::super::job::JobSpec;
-use super::super::{EndedJob, Scheduler, TICK};
+use super::super::{EndedJob, Scheduler};
 use crate::circuits::{Undecoded, Workload};
 use crate::error::{EngineError, JournalError, ScheduleError};
 use crate::ids::{JobId, WorkRef};
@@ -205,7 +205,7 @@ impl Handler<RecoveredDecoded> for Scheduler {
             // never get out of.
             None
             | Some(Err(EngineError::Schedule(_) | EngineError::Journal(JournalError::Unreadable { .. }))) => {
-                self.durable.decode_again_at = self.now() + TICK;
+                self.durable.decode_again_at = self.now() + self.config.pace.scheduler_tick;
                 Ok(())
             }
             Some(Err(error)) => Err(error),
