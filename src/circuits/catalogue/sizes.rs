@@ -143,7 +143,7 @@ impl CircuitSpec {
             PorepSealCommit as Porep, SnapDealsUpdate as Snap, WindowPostPartition as Window,
             WinningPost as Winning,
         };
-        use SectorSize::{Size2KiB, Size32GiB, Size512MiB, Size8MiB};
+        use SectorSize::{Size2KiB, Size32GiB, Size512MiB, Size64GiB, Size8MiB};
         match (self.kind, self.sector_size) {
             (Porep, Size2KiB) => Some((43_806, 5_278_194)),
             (Porep, Size8MiB) => Some((111_998, 5_985_358)),
@@ -151,10 +151,14 @@ impl CircuitSpec {
             (Porep, Size32GiB) => Some((1_699_102, 92_324_697)),
             (Snap, Size2KiB) => Some((25_896, 1_571_986)),
             (Snap, Size8MiB) => Some((70_266, 7_288_994)),
-            (Window, Size2KiB) => Some((22_128 - 200, 96_581)),
-            (Window, Size8MiB) => Some((65_088 - 600, 115_045)),
-            (Winning, Size2KiB) => Some((91_674 - 660, 126_022)),
-            (Winning, Size8MiB) => Some((233_442 - 1_980, 185_702)),
+            (Window, Size2KiB) => Some((21_928, 96_581)),
+            (Window, Size8MiB) => Some((64_488, 115_045)),
+            (Window, Size512MiB) => Some((85_768, 124_289)),
+            (Winning, Size2KiB) => Some((91_014, 126_022)),
+            (Winning, Size8MiB) => Some((231_462, 185_702)),
+            (Winning, Size512MiB) => Some((301_686, 215_566)),
+            (Winning, Size32GiB) => Some((371_910, 245_394)),
+            (Winning, Size64GiB) => Some((392_634, 257_184)),
             _ => None,
         }
     }

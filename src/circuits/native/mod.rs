@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Nothing of this is believed: before the first witness of a circuit a small instance of its kind is made in both
-//! ways and compared ([`check`]), and every witness has to satisfy all constraints before it is used. What does not
-//! agree is made by the library, and said ([`make`]).
+//! ways and compared (`check.rs`), and every witness has to satisfy all constraints before it is used. What does not
+//! agree is made by the library, and said (`make`).
 
 mod check;
 mod discover;
