@@ -33,6 +33,7 @@ use crate::actors::ArbiterLayout;
 use crate::error::ErrorClass;
 use crate::ids::DeviceId;
 use crate::messages::job::{CancelJob, SubmitJob};
+use crate::messages::srs::{EvictCircuit, PreloadCircuit};
 use crate::messages::lifecycle::{
     ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
     StopActor, Withdrawal,
@@ -58,6 +59,8 @@ pub struct SupervisorConfig {
 pub struct EngineLinks {
     pub submit: Recipient<SubmitJob>,
     pub cancel: Recipient<CancelJob>,
+    pub preload: Recipient<PreloadCircuit>,
+    pub evict: Recipient<EvictCircuit>,
     /// Changes when the Synthesizer is rebuilt.
     pub decode: watch::Receiver<Recipient<DecodeRequest>>,
     pub shutdown: Recipient<Shutdown>,
@@ -353,6 +356,8 @@ impl Actor for Supervisor {
         let links = EngineLinks {
             submit: self.scheduler().clone().recipient(),
             cancel: self.scheduler().clone().recipient(),
+            preload: self.scheduler().clone().recipient(),
+            evict: self.scheduler().clone().recipient(),
             decode: decode_reader,
             shutdown: ctx.address().recipient(),
             status,

@@ -3,5 +3,6 @@
 pub mod device;
 pub mod job;
 pub mod lifecycle;
+pub mod srs;
 pub mod status;
 pub mod synthesis;

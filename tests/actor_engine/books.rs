@@ -12,27 +12,27 @@ use crate::rig::{circuit, circuit_with, partition_bytes, result};
 #[test]
 fn a_circuit_is_read_only_once_its_memory_is_reserved() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let first = rig.submit(&circuit("first", &[2])).await;
-        rig.load(60).await;
+        rig.load(6000).await;
         let held = rig.witness().await;
         let _second = rig.submit(&circuit("second", &[3])).await;
         let command = rig.measure().await;
-        rig.measured(&command, 60);
+        rig.measured(&command, 6000);
         rig.nothing_asked().await;
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 60);
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 6000);
 
         rig.cancel(first.ticket.job()).await;
         rig.nothing_asked().await;
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 60, "a worker still reads it");
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 6000, "a worker still reads it");
         drop(held);
         let command = rig.prepare().await;
         assert_eq!(command.workload.circuit().as_str(), "second");
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 60);
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 6000);
         // What it takes in the end counts, not what was thought.
-        rig.prepared(command, 75);
+        rig.prepared(command, 7500);
         rig.witness().await;
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 75);
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 7500);
         rig.end().await;
     });
 }
@@ -40,11 +40,11 @@ fn a_circuit_is_read_only_once_its_memory_is_reserved() {
 #[test]
 fn a_circuit_that_nobody_waits_for_any_more_is_not_loaded() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let first = rig.submit(&circuit("first", &[2])).await;
         let command = rig.measure().await;
         rig.cancel(first.ticket.job()).await;
-        rig.measured(&command, 60);
+        rig.measured(&command, 6000);
         rig.nothing_asked().await;
         assert_eq!(rig.status().await.circuits, []);
         rig.end().await;
@@ -54,13 +54,13 @@ fn a_circuit_that_nobody_waits_for_any_more_is_not_loaded() {
 #[test]
 fn a_circuit_of_a_critical_job_does_not_wait_for_memory() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let _first = rig.submit(&circuit("first", &[2])).await;
-        rig.load(60).await;
+        rig.load(6000).await;
         rig.witness().await;
         let _critical = rig.submit_as(&circuit("second", &[3]), Priority::Critical).await.unwrap();
-        rig.load(60).await;
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 120);
+        rig.load(6000).await;
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 12_000);
         rig.end().await;
     });
 }
@@ -68,13 +68,13 @@ fn a_circuit_of_a_critical_job_does_not_wait_for_memory() {
 #[test]
 fn jobs_that_come_later_do_not_keep_a_circuit_waiting_for_ever() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let first = rig.submit(&circuit("first", &[2])).await;
-        rig.load(60).await;
+        rig.load(6000).await;
         let held = rig.witness().await;
         let _second = rig.submit(&circuit("second", &[3])).await;
         let command = rig.measure().await;
-        rig.measured(&command, 60);
+        rig.measured(&command, 6000);
         // Of the circuit that is loaded, and behind the one that waits.
         let _third = rig.submit(&circuit_with("first", &srs_of_first(&held), &[4])).await;
         rig.nothing_asked().await;
@@ -87,7 +87,7 @@ fn jobs_that_come_later_do_not_keep_a_circuit_waiting_for_ever() {
         assert_eq!(command.workload.circuit().as_str(), "second");
         let Some(rig::Asked::Measure(later)) = asked.pop() else { panic!("{asked:?}") };
         assert_eq!(later.circuit.as_str(), "first");
-        rig.prepared(command, 60);
+        rig.prepared(command, 6000);
         assert_eq!(rig.witness().await.workload.circuit().as_str(), "second");
         rig.end().await;
     });
@@ -102,9 +102,9 @@ fn srs_of_first(
 #[test]
 fn a_circuit_larger_than_the_budget_is_let_through_alone() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let _first = rig.submit(&circuit("first", &[2])).await;
-        rig.load(600).await;
+        rig.load(60000).await;
         rig.witness().await;
         rig.end().await;
     });
@@ -115,10 +115,10 @@ fn a_cancelled_witness_counts_until_its_worker_has_let_go() {
     on_paused_arbiter(async {
         let (witness_bytes, evaluations_bytes) = partition_bytes();
         let partition_bytes = witness_bytes + evaluations_bytes;
-        let mut rig = Rig::start(Settings { witness_budget_bytes: partition_bytes, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 6000 + partition_bytes, ..Settings::default() });
         let workload = circuit("squares", &[2]);
         let first = rig.submit(&workload).await;
-        rig.load(60).await;
+        rig.load(6000).await;
         let held = rig.witness().await;
         let _second = rig.submit(&workload).await;
         assert_eq!(rig.cancel(first.ticket.job()).await, CancelOutcome::WasQueued);

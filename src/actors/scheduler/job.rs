@@ -22,6 +22,7 @@ use crate::messages::job::{BlindingSource, JobEvent, JobResult, JobTimings, Plac
 use crate::messages::synthesis::MemoryLease;
 use crate::policy::admission::WorkIdentity;
 use crate::policy::queue::Waiting;
+use crate::policy::host_memory::HostPart;
 
 /// Refusals (no lane, draining) that one partition takes before they count as a failure: a device that refuses is
 /// left alone for a moment each time, so this is some seconds.
@@ -123,7 +124,7 @@ impl Partition {
     pub fn let_go(&mut self, next: PartitionState, memory: &mut HostMemory) {
         let holders = std::mem::replace(&mut self.state, next).holders();
         let num_bytes = std::mem::take(&mut self.witness_bytes) + std::mem::take(&mut self.evaluations_bytes);
-        memory.release_after(num_bytes, holders);
+        memory.release_after(HostPart::Witnesses, num_bytes, holders);
     }
 
     /// It has had all its attempts. Refusals by devices that were busy are none, up to a limit.

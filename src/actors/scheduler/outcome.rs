@@ -11,6 +11,7 @@ use crate::error::{DeviceError, EngineError, ErrorClass, ScheduleError};
 use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, ProofOutcome};
 use crate::messages::lifecycle::{ActorName, Drained};
+use crate::policy::host_memory::HostPart;
 
 impl Scheduler {
     /// The one way out of the table: everything the job holds is let go, and everybody who waits is answered.
@@ -48,7 +49,7 @@ impl Scheduler {
             // Its thread may still be at it; the result will be late.
             let is_synthesizing = matches!(partition.state, PartitionState::Synthesizing { .. });
             self.num_synthesizing -= usize::from(is_synthesizing);
-            partition.let_go(PartitionState::Waiting, &mut self.witness_memory);
+            partition.let_go(PartitionState::Waiting, &mut self.memory);
         }
         if let Some(deadline) = job.spec.deadline {
             self.deadlines.remove(&(deadline, id));
@@ -115,9 +116,9 @@ impl Scheduler {
     pub(super) fn retry(&mut self, id: JobId, index: PartitionIndex, device: &DeviceId, error: DeviceError) {
         let max_attempts = self.config.max_attempts;
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let placement = job.spec.placement.clone();
+        let (placement, priority) = (job.spec.placement.clone(), job.spec.priority);
         let partition = job.partition(index);
-        release_evaluations(partition, &mut self.witness_memory);
+        release_evaluations(partition, &mut self.memory);
         let gives_up = match &error {
             DeviceError::NotTaking { .. } => {
                 partition.refusals += 1;
@@ -126,7 +127,9 @@ impl Scheduler {
             DeviceError::Plan { .. } | DeviceError::Unsupported { .. } | DeviceError::OutOfVram { .. } => {
                 partition.never.insert(device.clone());
                 let never = &partition.never;
-                !self.devices.may_serve(|id| !never.contains(id) && is_allowed(&placement, id))
+                !self
+                    .devices
+                    .may_serve(|id| !never.contains(id) && self.devices.is_allowed(&placement, priority, id))
             }
             _ => {
                 partition.avoid.insert(device.clone());
@@ -183,9 +186,11 @@ impl Scheduler {
             .jobs
             .iter()
             .filter(|(_, entry)| {
-                let placement = &entry.spec.placement;
+                let (placement, priority) = (&entry.spec.placement, entry.spec.priority);
                 entry.partitions.iter().filter(|partition| partition.needs_device()).any(|partition| {
-                    !self.devices.may_serve(|id| is_allowed(placement, id) && !partition.never.contains(id))
+                    !self.devices.may_serve(|id| {
+                        self.devices.is_allowed(placement, priority, id) && !partition.never.contains(id)
+                    })
                 })
             })
             .map(|(job, _)| *job)
@@ -215,5 +220,5 @@ pub(super) fn is_allowed(placement: &Placement, device: &DeviceId) -> bool {
 
 /// The row values of an attempt that has ended are gone, and so is their reservation.
 pub(super) fn release_evaluations(partition: &mut Partition, memory: &mut HostMemory) {
-    memory.release(std::mem::take(&mut partition.evaluations_bytes));
+    memory.release(HostPart::Witnesses, std::mem::take(&mut partition.evaluations_bytes));
 }

@@ -26,7 +26,7 @@ impl Handler<PartitionProved> for Scheduler {
         job.add_stage_times(&proved.timings.0);
         let circuit = job.circuit().clone();
         let partition = job.partition(index);
-        release_evaluations(partition, &mut self.witness_memory);
+        release_evaluations(partition, &mut self.memory);
         let PartitionState::Proving { attempt, device, witness, since } =
             std::mem::replace(&mut partition.state, PartitionState::Waiting)
         else {
