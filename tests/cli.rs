@@ -8,6 +8,8 @@ mod folders;
 mod inputs;
 #[path = "cli/output.rs"]
 mod output;
+#[path = "cli/plan.rs"]
+mod plan;
 #[path = "cli/verify.rs"]
 mod verify;
 
@@ -130,7 +132,9 @@ fn refused(args: &[&str]) -> Value {
 
 #[test]
 fn b52_informational_commands_need_no_driver_and_no_device() {
-    let commands = ["demo", "prove", "verify", "inspect", "devices", "circuits", "params", "check-config"];
+    let commands = [
+        "demo", "prove", "verify", "inspect", "devices", "circuits", "params", "plan", "check-config",
+    ];
     for name in commands {
         let help = cuzk(&[name, "--help"]).expect(0);
         assert!(help.stdout.contains("Usage: cuzk"), "{name}: {}", help.stdout);

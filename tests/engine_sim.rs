@@ -17,9 +17,15 @@ mod filecoin;
 mod kinds;
 #[path = "engine/order.rs"]
 mod order;
+#[path = "engine/pressure.rs"]
+mod pressure;
+#[path = "engine/roles.rs"]
+mod roles;
 #[path = "engine/simulation.rs"]
 mod simulation;
 #[path = "engine/squares.rs"]
 mod squares;
+#[path = "engine/store.rs"]
+mod store;
 #[path = "engine/wrong_keys.rs"]
 mod wrong_keys;

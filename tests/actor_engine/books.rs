@@ -2,6 +2,7 @@
 
 use cuzk::backend::MemoryModel;
 use cuzk::error::ErrorClass;
+use cuzk::messages::srs::Residence;
 use cuzk::messages::lifecycle::{DeviceMemory, DeviceReady, Drain, EndJobs};
 use cuzk::messages::synthesis::{CircuitMeasured, CircuitNeeds};
 use cuzk::policy::plan::{ShapeSummary, SrsSummary};
@@ -240,6 +241,103 @@ fn b27_critical_work_has_a_larger_limit_of_its_own_and_a_refusal_says_so() {
             assert_eq!(limit, if priority == Priority::Critical { 8 } else { 2 });
             assert_eq!(error.class(), ErrorClass::Retry);
         }
+        rig.end().await;
+    });
+}
+
+#[test]
+fn b28_released_memory_goes_to_the_highest_ranked_waiter() {
+    on_paused_arbiter(async {
+        let (witness_bytes, evaluations_bytes) = partition_bytes();
+        let partition_bytes = witness_bytes + evaluations_bytes;
+        let budget = 6000 + 2 * partition_bytes;
+        let mut rig = Rig::start(Settings { host_budget_bytes: budget, ..Settings::default() });
+        let workload = circuit("squares", &[2, 3, 4, 5]);
+        let _normal = rig.submit(&workload).await;
+        rig.load(6000).await;
+        let (first, second) = (rig.witness().await, rig.witness().await);
+        rig.nothing_asked().await;
+        let critical = rig.submit_as(&workload, Priority::Critical).await.unwrap();
+        rig.nothing_asked().await;
+        // A partition ends, and with it goes its memory: in two steps.
+        rig.device_ready(0, 1);
+        rig.synthesized(first);
+        let proving = rig.next_placed().await;
+        rig.proved(proving);
+        let verify = rig.verify().await;
+        rig.nothing_asked().await;
+        let reserved = rig.status().await.host_memory_reserved_bytes;
+        assert_eq!(reserved, partition_bytes + witness_bytes, "its row values are gone already");
+        rig.verdict(verify, true);
+        let next = rig.witness().await;
+        assert_eq!(next.at.job, critical.ticket.job(), "not the job that was there first");
+        drop((second, next));
+        rig.end().await;
+    });
+}
+
+#[test]
+fn b28_a_circuit_that_waits_gets_what_a_lower_job_releases() {
+    on_paused_arbiter(async {
+        let (witness_bytes, evaluations_bytes) = partition_bytes();
+        let partition_bytes = witness_bytes + evaluations_bytes;
+        // Beside the first circuit there is room for four partitions; the second circuit takes all of that but one.
+        let budget = 6000 + 4 * partition_bytes;
+        let mut rig = Rig::start(Settings { host_budget_bytes: budget, ..Settings::default() });
+        let _low = rig.submit(&circuit("first", &[2, 3, 4, 5, 6, 7])).await;
+        rig.load(6000).await;
+        let (first, second) = (rig.witness().await, rig.witness().await);
+        let _high = rig.submit_as(&circuit("second", &[2]), Priority::High).await.unwrap();
+        let command = rig.measure().await;
+        rig.measured(&command, 3 * partition_bytes);
+        // There is room for witnesses of the first, but the second goes first.
+        rig.synthesized(first);
+        rig.nothing_asked().await;
+        rig.device_ready(0, 1);
+        let proving = rig.next_placed().await;
+        rig.proved(proving);
+        let verify = rig.verify().await;
+        rig.verdict(verify, true);
+        rig.nothing_asked().await;
+        // The lower job ends, and a worker lets go of what it still had.
+        rig.cancel(second.at.job).await;
+        drop(second);
+        let loading = rig.prepare().await;
+        assert_eq!(loading.workload.circuit().as_str(), "second");
+        drop(loading);
+        rig.end().await;
+    });
+}
+
+#[test]
+fn a_preload_is_asked_of_the_host_and_then_of_each_device() {
+    on_paused_arbiter(async {
+        let mut rig = Rig::start(Settings::default());
+        rig.device_ready(0, 1);
+        rig.device_ready(1, 1);
+        let answer = rig.preload(&circuit("squares", &[2]), true);
+        rig.load(60).await;
+        let asked = [rig.asked.next().await, rig.asked.next().await];
+        let (witness_bytes, _) = partition_bytes();
+        assert_eq!(rig.status().await.host_memory_reserved_bytes, 2 * witness_bytes);
+        for asked in asked {
+            let rig::Asked::Preload(command) = asked else { panic!("{asked:?}") };
+            rig.preloaded(command, Residence::Resident { num_bytes: 33 });
+        }
+        let loaded = answer.await.expect("the Scheduler lives").unwrap();
+        assert_eq!((loaded.host_bytes, loaded.devices.len(), loaded.pinned), (60, 2, true));
+        let status = rig.status().await;
+        assert_eq!((status.host_memory_reserved_bytes, status.circuit_memory_pinned_bytes), (0, 60));
+        // A device that was rebuilt is asked again, and nobody waits for that.
+        rig.device_ready(1, 2);
+        let rig::Asked::Preload(command) = rig.asked.next().await else { panic!("a preload") };
+        assert_eq!(command.credit.device().as_str(), "fake-1");
+        // It dies over it: its memory comes back all the same.
+        rig.scheduler.do_send(cuzk::messages::lifecycle::ActorDied {
+            actor: cuzk::messages::lifecycle::ActorName::Device(crate::rig::device(1)),
+        });
+        drop(command);
+        assert_eq!(rig.status().await.host_memory_reserved_bytes, 0);
         rig.end().await;
     });
 }

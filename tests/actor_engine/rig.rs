@@ -16,7 +16,7 @@ use cuzk::messages::job::{
     BlindingSource, CancelJob, CancelOutcome, JobAccepted, JobResult, Placement, Priority, SubmitJob,
 };
 use cuzk::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady, Drained, StopActor};
-use cuzk::messages::srs::{Eviction, PreloadSrs};
+use cuzk::messages::srs::{Eviction, PreloadCircuit, PreloadSrs, Residence, SrsPreloaded};
 use cuzk::messages::status::{EngineDeviceStatus, EngineStatus, StatusBoard};
 use cuzk::messages::synthesis::{
     CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, JobVerified, KeyChecked,
@@ -343,6 +343,29 @@ impl Rig {
             lease: command.lease,
             elapsed: Duration::ZERO,
         });
+    }
+
+    /// The answer comes when it is loaded.
+    pub fn preload(
+        &self,
+        workload: &Arc<dyn Workload>,
+        on_devices: bool,
+    ) -> actix::dev::Request<Scheduler, PreloadCircuit> {
+        self.scheduler.send(PreloadCircuit {
+            workload: Arc::clone(workload),
+            pinned: true,
+            on_devices,
+            priority: Priority::Normal,
+            span: tracing::Span::none(),
+        })
+    }
+
+    /// As a device of the first life that answers; its lane is free afterwards.
+    pub fn preloaded(&self, command: PreloadSrs, residence: Residence) {
+        let (device, circuit) = (command.credit.device().clone(), command.work.circuit.clone());
+        let answer = command.answer.clone();
+        drop(command);
+        answer.do_send(SrsPreloaded { device, life: 1, circuit, residence });
     }
 
     pub async fn check_key(&mut self) -> CheckKey {

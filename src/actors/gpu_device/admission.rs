@@ -11,9 +11,8 @@ use crate::error::{DeviceError, PlanError, SynthesisError};
 use crate::ids::CircuitId;
 use crate::messages::device::{LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
-use crate::policy::plan::{
-    least_budget_bytes, plan, plan_with_resident, ProvePlan, QuerySet, ShapeSummary, SrsSummary,
-};
+use crate::policy::capacity::plan_sparing_lanes;
+use crate::policy::plan::{plan, plan_with_resident, ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
 /// Whether a job fits on the device now.
 enum Fit {
@@ -205,13 +204,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
         srs: &SrsSummary,
         budget_bytes: u64,
     ) -> Result<ProvePlan, PlanError> {
-        let roomy = plan(shape, srs, budget_bytes)?;
         let num_other_lanes = self.lanes.num_free_of(LaneKind::Normal).saturating_sub(1);
-        let lane_bytes = roomy.work_peak_bytes().max(least_budget_bytes(shape, srs));
-        let sparing = (1..=u64::from(num_other_lanes))
-            .rev()
-            .find_map(|num_lanes| plan(shape, srs, budget_bytes.checked_sub(num_lanes * lane_bytes)?).ok());
-        Ok(sparing.unwrap_or(roomy))
+        plan_sparing_lanes(shape, srs, budget_bytes, num_other_lanes)
     }
 
     /// Takes the memory of a plan that fits into what is free or idle. `there` is on the device and paid for.
