@@ -275,7 +275,8 @@ impl Scheduler {
         }
         let (freed, answer) = (self.own().lane_freed.clone(), self.own().srs_preloaded.clone());
         let entry = self.devices.get_mut(&device).expect("the caller has found it");
-        let (Some(address), life) = (entry.address.clone(), entry.life) else { return true };
+        let (address, life) = (entry.address.clone(), entry.life);
+        let address = address.expect("a device in service has an address");
         let wanted = self.wanted.get_mut(id).expect("the caller has found it");
         let filler = Arc::new(zeros(&circuit.shape));
         let holder = Arc::downgrade(&filler) as Holder;
