@@ -228,7 +228,7 @@ impl Engine {
     pub async fn wait_ready(&self) -> Result<(), EngineError> {
         let mut status = self.inner.links.status.clone();
         let is_settled = |status: &EngineStatus| status.ready || status.draining || status.fatal.is_some();
-        let settled = status.wait_for(is_settled).await;
+        let settled = status.wait_for(|status| is_settled(status)).await;
         match settled {
             Ok(status) if status.ready => Ok(()),
             Ok(status) => {

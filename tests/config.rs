@@ -127,11 +127,8 @@ fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 fn environment_wins_over_the_file_and_the_file_over_defaults() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("cuzk.toml");
-    std::fs::write(
-        &file,
-        "[logging]\nlevel = \"info\"\nformat = \"json\"\n[memory]\nbudget = \"2GiB\"\n",
-    )
-    .unwrap();
+    std::fs::write(&file, "[logging]\nlevel = \"info\"\nformat = \"json\"\n[memory]\nbudget = \"2GiB\"\n")
+        .unwrap();
     let environment = variables(&[
         ("CUZK_CONFIG", file.to_str().unwrap()),
         ("CUZK_LOGGING_LEVEL", "debug"),

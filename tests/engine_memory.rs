@@ -1,6 +1,7 @@
 //! What the account of host memory says is what the process takes. One test at a time: the figures are of the process.
 
 #[path = "engine/squares.rs"]
+#[allow(dead_code, reason = "most jobs here are of a larger circuit")]
 mod squares;
 
 use std::path::Path;
@@ -45,8 +46,10 @@ fn params() -> &'static Path {
     static PATH: OnceLock<std::path::PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let (path, vk_path) =
-            (dir.join(format!("squares-{NUM_SQUARINGS}.params")), dir.join(format!("squares-{NUM_SQUARINGS}.vk")));
+        let (path, vk_path) = (
+            dir.join(format!("squares-{NUM_SQUARINGS}.params")),
+            dir.join(format!("squares-{NUM_SQUARINGS}.vk")),
+        );
         if !path.exists() {
             let shape = R1csShape::record(Squares::blank(NUM_SQUARINGS)).unwrap();
             let mut rng = ChaCha20Rng::seed_from_u64(1);
@@ -73,7 +76,10 @@ fn large(xs: std::ops::Range<u64>) -> Arc<dyn Workload> {
 #[track_caller]
 fn assert_near(what: &str, measured: u64, account: u64) {
     println!("{what}: measured {} KiB, account {} KiB", measured >> 10, account >> 10);
-    assert!(measured.abs_diff(account) * 100 <= account * 15, "{what}: {measured} B measured, {account} B counted");
+    assert!(
+        measured.abs_diff(account) * 100 <= account * 15,
+        "{what}: {measured} B measured, {account} B counted"
+    );
 }
 
 #[test]
@@ -109,7 +115,11 @@ fn the_account_of_circuits_and_witnesses_is_what_the_process_takes() {
     let made = job.events().blocking_iter().filter(is_witness).take(NUM_WITNESSES as usize).count();
     assert_eq!(made as u64, NUM_WITNESSES);
     let status = engine.status();
-    assert_eq!(status.host_memory_reserved_bytes, NUM_WITNESSES * partition_bytes, "as many as there is room for");
+    assert_eq!(
+        status.host_memory_reserved_bytes,
+        NUM_WITNESSES * partition_bytes,
+        "as many as there is room for"
+    );
     let account = status.circuit_memory_reserved_bytes + status.host_memory_reserved_bytes;
     assert!(account <= status.host_memory_budget_bytes);
     assert_near("circuit and witnesses", resident_bytes() - before, account);
@@ -130,7 +140,8 @@ fn a_cpu_device_takes_no_more_than_the_account_says() {
     let _alone = alone();
     params();
     let devices = vec![DeviceSpec::Cpu { threads: 0, lanes: 1 }];
-    let engine = Engine::start(EngineConfig { devices, synthesis_threads: 1, ..EngineConfig::default() }).unwrap();
+    let engine =
+        Engine::start(EngineConfig { devices, synthesis_threads: 1, ..EngineConfig::default() }).unwrap();
     engine.wait_ready_blocking().unwrap();
     let before = resident_bytes();
     let mut job = engine.submit_blocking(ProofRequest::new(Payload::Workload(large(2..6)))).unwrap();
@@ -139,9 +150,8 @@ fn a_cpu_device_takes_no_more_than_the_account_says() {
         let status = engine.status();
         // What is planned for the CPU device includes the witness and the row values of what runs there.
         let planned = status.devices[0].memory_reserved_bytes;
-        account = account.max(
-            status.circuit_memory_reserved_bytes + status.host_memory_reserved_bytes + planned,
-        );
+        account =
+            account.max(status.circuit_memory_reserved_bytes + status.host_memory_reserved_bytes + planned);
         highest = highest.max(resident_bytes().saturating_sub(before));
         num_stages += u32::from(matches!(event, JobEvent::StageDone { .. }));
     }

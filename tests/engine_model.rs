@@ -20,6 +20,7 @@ mod life;
 #[path = "model/reference.rs"]
 mod reference;
 #[path = "engine/squares.rs"]
+#[allow(dead_code, reason = "the model makes requests of its own")]
 mod squares;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -33,11 +33,11 @@ use crate::actors::ArbiterLayout;
 use crate::error::ErrorClass;
 use crate::ids::DeviceId;
 use crate::messages::job::{CancelJob, SubmitJob};
-use crate::messages::srs::{EvictCircuit, PreloadCircuit};
 use crate::messages::lifecycle::{
     ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
     StopActor, Withdrawal,
 };
+use crate::messages::srs::{EvictCircuit, PreloadCircuit};
 use crate::messages::status::{EngineStatus, StatusBoard};
 use crate::messages::synthesis::{DecodeRequest, SynthesizerPeers, SynthesizerReady};
 

@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn both_versions_name_the_files_of_every_level() {
-        let files = |text| limit_files(text).iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
+        let files =
+            |text| limit_files(text).iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
         assert_eq!(
             files("0::/system.slice/cuzk.service\n"),
             [

@@ -228,11 +228,12 @@ fn device_of(machine: &Machine, circuit: &CircuitFigures, plan: &ProvePlan, lane
         .filter(|query| !plan.resident.contains(*query))
         .map(|query| srs.resident_bytes(QuerySet::NONE.with(query)))
         .sum();
-    let stages = Stage::ALL.into_iter().filter(|stage| *stage != Stage::Evaluate).map(|stage| StageCapacity {
-        stage: stage.as_str(),
-        work_bytes: plan.stage_bytes[stage.index()],
-        ms: rounded(stage_ms(stage, shape, srs, plan)),
-    });
+    let stages =
+        Stage::ALL.into_iter().filter(|stage| *stage != Stage::Evaluate).map(|stage| StageCapacity {
+            stage: stage.as_str(),
+            work_bytes: plan.stage_bytes[stage.index()],
+            ms: rounded(stage_ms(stage, shape, srs, plan)),
+        });
     DeviceCapacity {
         budget_bytes: machine.device_budget_bytes,
         least_budget_bytes: least_budget_bytes(shape, srs),

@@ -113,7 +113,9 @@ pub fn place(wish: &Wish<'_>, devices: &[DeviceView]) -> Choice {
 /// Whether a busy device would be done with everything that waits before `slow` is done with this one alone. CRITICAL
 /// work does not gamble on that.
 fn is_worth_waiting(wish: &Wish<'_>, slow: &DeviceView, candidates: &[&DeviceView]) -> bool {
-    let Some(slow_time) = slow.mean_time.filter(|_| wish.priority != Priority::Critical) else { return false };
+    let Some(slow_time) = slow.mean_time.filter(|_| wish.priority != Priority::Critical) else {
+        return false;
+    };
     candidates.iter().any(|fast| {
         let (Some(free_in), Some(time)) = (fast.free_in, fast.mean_time) else { return false };
         let num_rounds = wish.num_waiting.max(1).div_ceil(fast.num_lanes.max(1));

@@ -114,8 +114,7 @@ mod tests {
 
     use super::*;
 
-    const HEALTHS: [Health; 4] =
-        [Health::Healthy, Health::Degraded, Health::Probation, Health::Quarantined];
+    const HEALTHS: [Health; 4] = [Health::Healthy, Health::Degraded, Health::Probation, Health::Quarantined];
     const ROLES: [Role; 3] = [Role::General, Role::ReservedForCritical, Role::Fallback];
     const SERVICES: [ServiceFact<'static>; 4] = [
         ServiceFact::Starting,

@@ -2,8 +2,8 @@
 
 use cuzk::backend::MemoryModel;
 use cuzk::error::ErrorClass;
-use cuzk::messages::srs::Residence;
 use cuzk::messages::lifecycle::{DeviceMemory, DeviceReady, Drain, EndJobs};
+use cuzk::messages::srs::Residence;
 use cuzk::messages::synthesis::{CircuitMeasured, CircuitNeeds};
 use cuzk::policy::plan::{ShapeSummary, SrsSummary};
 
@@ -116,7 +116,8 @@ fn a_cancelled_witness_counts_until_its_worker_has_let_go() {
     on_paused_arbiter(async {
         let (witness_bytes, evaluations_bytes) = partition_bytes();
         let partition_bytes = witness_bytes + evaluations_bytes;
-        let mut rig = Rig::start(Settings { host_budget_bytes: 6000 + partition_bytes, ..Settings::default() });
+        let mut rig =
+            Rig::start(Settings { host_budget_bytes: 6000 + partition_bytes, ..Settings::default() });
         let workload = circuit("squares", &[2]);
         let first = rig.submit(&workload).await;
         rig.load(6000).await;

@@ -40,7 +40,10 @@ fn b20_what_does_not_fit_ends_with_an_error() {
     assert_eq!(run.stdout, "");
     for (args, hint) in [
         (&["plan", "--gpus", "1", "--vram", "8", "--ram", "1GiB", "--circuit", "porep-2k"][..], "16GiB"),
-        (&["plan", "--gpus", "1", "--vram", "8GiB", "--ram", "1GiB", "--circuit", "porep-3k"], "unknown circuit"),
+        (
+            &["plan", "--gpus", "1", "--vram", "8GiB", "--ram", "1GiB", "--circuit", "porep-3k"],
+            "unknown circuit",
+        ),
     ] {
         let run = cuzk(args).expect(2);
         assert!(run.stderr.contains(hint), "{}", run.stderr);

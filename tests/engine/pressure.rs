@@ -48,11 +48,8 @@ fn b46_a_slow_load_and_an_idle_hour_are_no_alarm() {
     let mut fleet: SimFleet = "sim:1;stage=500ms".parse().unwrap();
     fleet.device_mut(0).unwrap().srs_load_duration = Duration::from_secs(60);
     let devices = fleet.devices().iter().cloned().map(Box::new).map(DeviceSpec::Sim).collect();
-    let watchdog = WatchdogConfig {
-        floor: Duration::from_secs(5),
-        upload_floor: Duration::from_secs(100),
-        factor: 8,
-    };
+    let watchdog =
+        WatchdogConfig { floor: Duration::from_secs(5), upload_floor: Duration::from_secs(100), factor: 8 };
     let device = DeviceConfig { watchdog: Some(watchdog), ..DeviceConfig::default() };
     simulate(EngineConfig { devices, device, ..config("sim:1") }, |engine| async move {
         engine.wait_ready().await.unwrap();

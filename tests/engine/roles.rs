@@ -8,7 +8,8 @@ use cuzk::messages::job::{JobEvent, Placement, Priority, ProofRequest};
 use tokio::time::Instant;
 
 use crate::simulation::{
-    all_ready, config, device, find, health_becomes, num_on, placed, prove, simulate, submit_all, with_priority,
+    all_ready, config, device, find, health_becomes, num_on, placed, prove, simulate, submit_all,
+    with_priority,
 };
 use crate::squares::{holds, request};
 
@@ -27,7 +28,8 @@ fn b09_a_reserved_device_takes_nothing_but_critical_work() {
             find(&mut events, placed).await;
         }
         let submitted = Instant::now();
-        let mut critical = engine.submit(with_priority(Priority::Critical, request("", &[60]))).await.unwrap();
+        let mut critical =
+            engine.submit(with_priority(Priority::Critical, request("", &[60]))).await.unwrap();
         assert_eq!(find(&mut critical.events(), placed).await, device(1));
         assert!(submitted.elapsed() < Duration::from_millis(50), "{:?}", submitted.elapsed());
         assert!(holds(&critical.wait().await.unwrap().proof, &[60]));
@@ -91,7 +93,10 @@ fn a_lost_device_beside_another_is_degraded_and_not_fatal() {
         crate::simulation::gone(&engine, 0).await;
         let readiness = engine.readiness();
         assert!(readiness.ready && readiness.degraded && readiness.fatal.is_none(), "{readiness:?}");
-        assert!(readiness.reasons.iter().any(|reason| reason.starts_with("sim-0 was given up")), "{readiness:?}");
+        assert!(
+            readiness.reasons.iter().any(|reason| reason.starts_with("sim-0 was given up")),
+            "{readiness:?}"
+        );
     });
 }
 

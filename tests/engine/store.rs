@@ -201,7 +201,10 @@ fn a_warmup_that_fails_is_said_and_holds_nothing_up() {
         engine.wait_ready().await.unwrap();
         let readiness = engine.readiness();
         assert!(readiness.degraded, "{readiness:?}");
-        assert!(readiness.reasons.iter().any(|reason| reason.starts_with("missing was not loaded")), "{readiness:?}");
+        assert!(
+            readiness.reasons.iter().any(|reason| reason.starts_with("missing was not loaded")),
+            "{readiness:?}"
+        );
         prove(&engine, request("", &[2])).await.unwrap();
     });
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzk::backend::sim::{SimBackend, SimConfig, SimFactory, SimProver};
 use cuzk::backend::{
-    BackendEvent, BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex, LaneLayout,
-    MemoryModel, PartitionWork, Stage, WatchdogConfig,
+    BackendEvent, BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex,
+    LaneLayout, MemoryModel, PartitionWork, Stage, WatchdogConfig,
 };
 use cuzk::error::DeviceError;
 use cuzk::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
@@ -70,10 +70,6 @@ pub struct Corrupts {
 impl Corrupts {
     pub fn of(ordinals: impl IntoIterator<Item = u64>) -> Self {
         Self { ordinals: ordinals.into_iter().collect(), num_made: Arc::default() }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.ordinals.is_empty()
     }
 
     fn strikes(&self) -> bool {
@@ -175,7 +171,10 @@ impl DeviceBackend for ObservedBackend {
         let layout = self.inner.lanes();
         let critical_runs = self.at.keys().any(|&busy| busy >= layout.normal);
         if lane.0 < layout.normal && critical_runs && !layout.critical_preempts {
-            self.violated(format!("{}: stage {stage} of normal work is begun while critical work runs", self.id));
+            self.violated(format!(
+                "{}: stage {stage} of normal work is begun while critical work runs",
+                self.id
+            ));
         }
         let enqueued = self.inner.enqueue(lane, stage);
         if enqueued.is_err() {

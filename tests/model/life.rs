@@ -116,7 +116,14 @@ impl World {
         let (max_queued_jobs, max_attempts) = (config.max_queued_jobs, config.max_attempts);
         let reserved = config.reserved_for_critical.clone();
         let engine = Engine::start_on_current_arbiter(config).await.expect("the configuration is good");
-        let book = Book { engine: engine.clone(), max_attempts, reserved, records: Vec::new(), is_stopping: false, listeners: Vec::new() };
+        let book = Book {
+            engine: engine.clone(),
+            max_attempts,
+            reserved,
+            records: Vec::new(),
+            is_stopping: false,
+            listeners: Vec::new(),
+        };
         let book = Rc::new(RefCell::new(book));
         Self { engine, book, shared, max_queued_jobs, devices, handles: Vec::new() }
     }

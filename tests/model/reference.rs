@@ -29,9 +29,15 @@ pub struct Statement {
 enum Stand {
     Waiting,
     /// Its witness is there, or its last attempt failed.
-    Ready { since: Instant },
-    Placed { device: DeviceId },
-    Verified { device: DeviceId },
+    Ready {
+        since: Instant,
+    },
+    Placed {
+        device: DeviceId,
+    },
+    Verified {
+        device: DeviceId,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -103,7 +109,8 @@ impl Book {
 
     /// The job that an equal request must attach to.
     pub fn same_work(&self, statement: &Statement) -> Option<JobId> {
-        let is_same = |record: &&Record| record.statement == *statement && (record.is_live() || record.has_proof());
+        let is_same =
+            |record: &&Record| record.statement == *statement && (record.is_live() || record.has_proof());
         self.records.iter().rev().find(is_same).map(|record| record.id)
     }
 
@@ -202,7 +209,8 @@ impl Book {
     fn check_inversion(&self, index: usize, device: &DeviceId, status: &EngineStatus) {
         let placed = &self.records[index];
         let now = Instant::now();
-        let health = status.devices.iter().find(|known| known.id == device.as_str()).map(|d| d.health.as_str());
+        let health =
+            status.devices.iter().find(|known| known.id == device.as_str()).map(|d| d.health.as_str());
         if placed.priority == Priority::Critical || health == Some("quarantined") {
             return;
         }
@@ -297,8 +305,12 @@ impl Book {
 
     /// No job is lost: those that the engine has are those that have not ended. `false`: it has not told all yet.
     pub fn agrees_with(&self, status: &EngineStatus) -> bool {
-        let live: BTreeSet<String> =
-            self.records.iter().filter(|record| record.is_live()).map(|record| record.id.to_string()).collect();
+        let live: BTreeSet<String> = self
+            .records
+            .iter()
+            .filter(|record| record.is_live())
+            .map(|record| record.id.to_string())
+            .collect();
         let known: BTreeSet<String> = status.jobs.iter().map(|job| job.job.clone()).collect();
         live == known
     }
@@ -307,7 +319,12 @@ impl Book {
     pub fn check_all_answered(&self) {
         for record in &self.records {
             assert!(!record.is_live(), "job {} was lost: {:?}", record.id, record.parts);
-            assert!(record.ends_told.iter().all(|told| *told == 1), "job {}: {:?}", record.id, record.ends_told);
+            assert!(
+                record.ends_told.iter().all(|told| *told == 1),
+                "job {}: {:?}",
+                record.id,
+                record.ends_told
+            );
         }
     }
 }

@@ -52,7 +52,11 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    pub(super) fn lane_for(&self, credit: &LaneCredit, priority: Priority) -> Result<LaneIndex, &'static str> {
+    pub(super) fn lane_for(
+        &self,
+        credit: &LaneCredit,
+        priority: Priority,
+    ) -> Result<LaneIndex, &'static str> {
         match self.phase {
             Phase::Ready => {}
             Phase::Opening | Phase::Testing => return Err("it is not ready"),

@@ -8,10 +8,10 @@ use super::Scheduler;
 use crate::error::EngineError;
 use crate::ids::{CircuitId, JobId, WorkRef};
 use crate::messages::job::JobEvent;
-use crate::policy::host_memory::HostPart;
 use crate::messages::synthesis::{
     CircuitError, CircuitFailed, CircuitMeasured, CircuitPrepared, CircuitProgress,
 };
+use crate::policy::host_memory::HostPart;
 
 impl Handler<CircuitMeasured> for Scheduler {
     type Result = ();

@@ -225,7 +225,9 @@ impl Devices {
     /// Why no device will ever take such work: `None` if one may.
     pub fn none_for(&self, placement: &Placement, priority: Priority) -> Option<String> {
         if let Placement::Device(id) = placement {
-            let Some(device) = self.0.get(id) else { return Some(format!("{id} is not one of this engine's")) };
+            let Some(device) = self.0.get(id) else {
+                return Some(format!("{id} is not one of this engine's"));
+            };
             if !device.role.admits(priority) {
                 return Some(format!("{id} is reserved for CRITICAL work"));
             }
@@ -304,7 +306,11 @@ impl Devices {
         });
         let all_short = candidates.all(|(_, device)| {
             let Some(memory) = &device.memory else { return false };
-            let has = if priority == Priority::Critical { memory.critical_limit_bytes } else { memory.normal_limit_bytes };
+            let has = if priority == Priority::Critical {
+                memory.critical_limit_bytes
+            } else {
+                memory.normal_limit_bytes
+            };
             let needs = needs_bytes(memory.model);
             if closest.is_none_or(|(_, most)| has > most) {
                 closest = Some((needs, has));

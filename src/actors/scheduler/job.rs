@@ -21,8 +21,8 @@ use crate::messages::device::CancelFlag;
 use crate::messages::job::{BlindingSource, JobEvent, JobResult, JobTimings, Placement, Priority};
 use crate::messages::synthesis::MemoryLease;
 use crate::policy::admission::WorkIdentity;
-use crate::policy::queue::Waiting;
 use crate::policy::host_memory::HostPart;
+use crate::policy::queue::Waiting;
 
 /// Refusals (no lane, draining) that one partition takes before they count as a failure: a device that refuses is
 /// left alone for a moment each time, so this is some seconds.

@@ -172,7 +172,9 @@ impl Scheduler {
             return;
         }
         let has_bytes = budget.limit_bytes().saturating_sub(budget.pinned_bytes());
-        self.fail_want(id, |id| ScheduleError::HostMemory { circuit: id.clone(), needs_bytes, has_bytes }.into());
+        self.fail_want(id, |id| {
+            ScheduleError::HostMemory { circuit: id.clone(), needs_bytes, has_bytes }.into()
+        });
     }
 
     /// No device could ever prove it.
@@ -180,7 +182,9 @@ impl Scheduler {
         let Some(wanted) = self.wanted.get(id).filter(|wanted| wanted.on_devices) else { return };
         let least = |model: MemoryModel| least_vram_bytes(needs, model);
         let Some(source) = self.devices.shortfall(&Placement::Any, wanted.priority, least) else { return };
-        self.fail_want(id, |_| DeviceError::Plan { at: WorkRef::job(JobId(0)), source: source.clone() }.into());
+        self.fail_want(id, |_| {
+            DeviceError::Plan { at: WorkRef::job(JobId(0)), source: source.clone() }.into()
+        });
     }
 
     /// Gives a want up. Jobs of the circuit are not concerned.

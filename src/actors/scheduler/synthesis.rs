@@ -7,10 +7,10 @@ use super::Scheduler;
 use crate::error::EngineError;
 use crate::ids::{JobId, PartitionIndex, WorkRef};
 use crate::messages::job::JobEvent;
-use crate::policy::host_memory::HostPart;
 use crate::messages::synthesis::{
     JobVerified, ProofsVerified, SynthesisFailed, SynthesizerReady, WitnessSynthesized,
 };
+use crate::policy::host_memory::HostPart;
 
 impl Handler<SynthesizerReady> for Scheduler {
     type Result = ();

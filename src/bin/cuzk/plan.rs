@@ -88,10 +88,17 @@ fn print(answer: &Capacity) -> Result<(), Failure> {
     };
     let ms = |ms: f64| ui::duration(std::time::Duration::from_secs_f64(ms / 1000.0));
     let lines = [
-        ("circuit", format!("{}, {}", answer.circuit, ui::count(answer.partitions_per_job.into(), "partition"))),
+        (
+            "circuit",
+            format!("{}, {}", answer.circuit, ui::count(answer.partitions_per_job.into(), "partition")),
+        ),
         (
             "at a time",
-            format!("{} on {}", ui::count(answer.concurrency.into(), "partition"), ui::count(answer.gpus.into(), "GPU")),
+            format!(
+                "{} on {}",
+                ui::count(answer.concurrency.into(), "partition"),
+                ui::count(answer.gpus.into(), "GPU")
+            ),
         ),
         ("limited by", answer.limited_by.to_owned()),
         (
@@ -121,7 +128,8 @@ fn print(answer: &Capacity) -> Result<(), Failure> {
         ("jobs per hour", format!("{}, if the host makes witnesses that fast", speed.jobs_per_hour)),
         ("source", speed.source.to_owned()),
     ];
-    let rows: Vec<Vec<String>> = lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let rows: Vec<Vec<String>> =
+        lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     ui::out(&ui::columns(&rows))?;
     let stages: Vec<Vec<String>> = device
         .stages
