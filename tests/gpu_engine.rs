@@ -14,6 +14,7 @@ use common::synthetic::{Synthetic, Values};
 use cuzk::actors::gpu_device::FactorySpawner;
 use cuzk::circuits::{CustomCircuit, SrsSource};
 use cuzk::cuda::backend::{select_devices, CudaFactory};
+use cuzk::cuda::Context;
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig};
 use cuzk::groth16::generate::generate_srs;
 use cuzk::groth16::{Assignment, PreparedVerifyingKey, Proof, R1csShape, Srs};
@@ -149,6 +150,20 @@ fn b04_devices_are_chosen_by_name() {
     let nobody: DeviceSelector = "GPU-ffffffff-0000".parse().expect("it has the form of a name");
     let error = select_devices(&[nobody], 1).expect_err("no such device").to_string();
     assert!(error.contains("visible") && error.contains(devices[0].id.as_str()), "{error}");
+}
+
+/// B08: a host's own context stays current on its thread, whatever the devices do meanwhile.
+#[test]
+fn b08_the_hosts_current_device_stays() {
+    let devices = cuzk::cuda::devices().expect("a driver");
+    let own = Context::new(devices.last().expect("a GPU")).expect("a context");
+    own.memory_info().expect("it makes its context current");
+    let engine = engine(factories());
+    assert!(own.is_current().expect("the driver answers"));
+    prove_jobs(&engine, &Work::new(2_000), 4, 1);
+    assert!(own.is_current().expect("the driver answers"));
+    engine.shutdown_blocking(Duration::from_secs(10));
+    assert!(own.is_current().expect("the driver answers"));
 }
 
 /// `x -> x^2 + 1` again and again: every variable dense, and the witness made in no time, so that devices are what counts.

@@ -130,14 +130,17 @@ pub struct Context {
 
 struct ContextInner {
     raw: sys::CUcontext,
+    /// Device memory is allocated here. Of this context alone: the device's default pool is an embedding host's, and
+    /// its settings are not ours to change.
+    pool: sys::CUmemoryPool,
     info: DeviceInfo,
     /// Handles are used on the thread that made them. `Rc` says so already; this says it on purpose.
     _thread_bound: PhantomData<*const ()>,
 }
 
 impl Context {
-    /// Makes a context (0.13 to 0.22 s) whose synchronising calls sleep instead of spinning, and lets the
-    /// device's default pool keep freed memory until [`trim`](Self::trim).
+    /// Makes a context (0.13 to 0.22 s) whose synchronising calls sleep instead of spinning, with a memory pool that
+    /// keeps freed memory until [`trim`](Self::trim).
     ///
     /// # Errors
     /// The driver's failure, such as out of memory on a full device.
@@ -146,10 +149,23 @@ impl Context {
         // SAFETY: valid for one write; the device handle came from the driver.
         let code = unsafe { sys::cuCtxCreate_v2(&mut raw, sys::CU_CTX_SCHED_BLOCKING_SYNC, info.handle) };
         check_on("cuCtxCreate", code, Some(&info.id))?;
-        let context =
-            Self { inner: Rc::new(ContextInner { raw, info: info.clone(), _thread_bound: PhantomData }) };
-        context.keep_freed_memory()?;
-        Ok(context)
+        // From here on it is destroyed with `inner`, whatever fails.
+        let pool = ptr::null_mut();
+        let mut inner = ContextInner { raw, pool, info: info.clone(), _thread_bound: PhantomData };
+        inner.pool = new_pool(info)?;
+        keep_freed_memory(inner.pool, info)?;
+        Ok(Self { inner: Rc::new(inner) })
+    }
+
+    /// Whether this context is current on the calling thread, as a host may want to know of its own.
+    ///
+    /// # Errors
+    /// The driver's failure.
+    pub fn is_current(&self) -> Result<bool, CudaError> {
+        let mut current = ptr::null_mut();
+        // SAFETY: valid for one write.
+        self.check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut current) })?;
+        Ok(current == self.inner.raw)
     }
 
     pub fn device(&self) -> &DeviceInfo {
@@ -188,28 +204,8 @@ impl Context {
         Ok((free as u64, total as u64))
     }
 
-    fn pool(&self) -> Result<sys::CUmemoryPool, CudaError> {
-        let mut pool = ptr::null_mut();
-        // SAFETY: valid for one write.
-        let code = unsafe { sys::cuDeviceGetDefaultMemPool(&mut pool, self.inner.info.handle) };
-        self.check("cuDeviceGetDefaultMemPool", code)?;
-        Ok(pool)
-    }
-
-    /// Without this every synchronisation gives freed memory back to the system, and allocating it again costs
-    /// milliseconds instead of microseconds.
-    fn keep_freed_memory(&self) -> Result<(), CudaError> {
-        let pool = self.pool()?;
-        let mut threshold = u64::MAX;
-        // SAFETY: this attribute is a u64, read during the call.
-        let code = unsafe {
-            sys::cuMemPoolSetAttribute(
-                pool,
-                sys::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                (&raw mut threshold).cast(),
-            )
-        };
-        self.check("cuMemPoolSetAttribute", code)
+    pub(super) fn pool(&self) -> sys::CUmemoryPool {
+        self.inner.pool
     }
 
     /// Gives freed memory back to the system, down to `bytes_to_keep`. Does not wait: memory whose free the device
@@ -219,10 +215,40 @@ impl Context {
     /// The driver's failure.
     pub fn trim(&self, bytes_to_keep: u64) -> Result<(), CudaError> {
         self.bind()?;
-        let pool = self.pool()?;
-        // SAFETY: the pool is the device's own, which lives as long as the process.
-        self.check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(pool, bytes_to_keep as usize) })
+        // SAFETY: the pool lives as long as `self`.
+        let code = unsafe { sys::cuMemPoolTrimTo(self.inner.pool, bytes_to_keep as usize) };
+        self.check("cuMemPoolTrimTo", code)
     }
+}
+
+/// A pool of memory on the device, for this process alone.
+fn new_pool(info: &DeviceInfo) -> Result<sys::CUmemoryPool, CudaError> {
+    let properties = sys::CUmemPoolProps {
+        allocType: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: sys::CUmemLocation {
+            type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: info.handle,
+        },
+        win32SecurityAttributes: ptr::null_mut(),
+        reserved: [0; 64],
+    };
+    let mut pool = ptr::null_mut();
+    // SAFETY: valid for one write; the properties are read during the call, and zero is the default of what later
+    // drivers keep in `reserved`.
+    let code = unsafe { sys::cuMemPoolCreate(&mut pool, &properties) };
+    check_on("cuMemPoolCreate", code, Some(&info.id))?;
+    Ok(pool)
+}
+
+/// Without this every synchronisation gives freed memory back to the system, and allocating it again costs
+/// milliseconds instead of microseconds.
+fn keep_freed_memory(pool: sys::CUmemoryPool, info: &DeviceInfo) -> Result<(), CudaError> {
+    let mut threshold = u64::MAX;
+    let value = (&raw mut threshold).cast();
+    // SAFETY: this attribute is a u64, read during the call.
+    let code = unsafe { sys::cuMemPoolSetAttribute(pool, sys::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value) };
+    check_on("cuMemPoolSetAttribute", code, Some(&info.id))
 }
 
 impl Drop for ContextInner {
@@ -230,6 +256,13 @@ impl Drop for ContextInner {
         let mut current = ptr::null_mut();
         // SAFETY: valid for one write.
         let known = unsafe { sys::cuCtxGetCurrent(&mut current) } == 0;
+        if !self.pool.is_null() {
+            // SAFETY: made by `new` and destroyed once. The driver keeps what is still on its way to be freed.
+            let code = unsafe { sys::cuMemPoolDestroy(self.pool) };
+            if code != 0 {
+                tracing::warn!(device = %self.info.id, code, "a pool of device memory could not be destroyed");
+            }
+        }
         // SAFETY: made by `new` and destroyed once; nothing that uses it is left, since all hold a clone.
         let code = unsafe { sys::cuCtxDestroy_v2(self.raw) };
         if code != 0 {

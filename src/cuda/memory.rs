@@ -119,13 +119,16 @@ impl<T: DeviceData> DeviceBuffer<T> {
         };
         if bytes > 0 {
             stream.context().bind()?;
-            // SAFETY: valid for one write; the stream is alive. On failure the pointer stays 0: nothing to free.
-            let code = unsafe { sys::cuMemAllocAsync(&mut buffer.pointer, bytes, stream.raw()) };
+            // SAFETY: valid for one write; stream and pool are alive. On failure the pointer stays 0: nothing to free.
+            let code = unsafe {
+                let pool = stream.context().pool();
+                sys::cuMemAllocFromPoolAsync(&mut buffer.pointer, bytes, pool, stream.raw())
+            };
             if code == CudaCode::OUT_OF_MEMORY {
                 let device = stream.context().device().id.clone();
                 return Err(CudaError::Allocation { asked_bytes: bytes as u64, device });
             }
-            stream.context().check("cuMemAllocAsync", code)?;
+            stream.context().check("cuMemAllocFromPoolAsync", code)?;
         }
         Ok(buffer)
     }

@@ -9,6 +9,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use cuda_shim as _;
 pub(super) use cust::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
+    CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPoolProps,
     CUmemoryPool, CUmodule, CUstream, CUuuid,
 };
 
@@ -34,7 +35,8 @@ extern "C" {
         attribute: CUdevice_attribute,
         device: CUdevice,
     ) -> c_int;
-    pub(super) fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice) -> c_int;
+    pub(super) fn cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) -> c_int;
+    pub(super) fn cuMemPoolDestroy(pool: CUmemoryPool) -> c_int;
     pub(super) fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_int, value: *mut c_void) -> c_int;
     pub(super) fn cuMemPoolTrimTo(pool: CUmemoryPool, bytes_to_keep: usize) -> c_int;
 
@@ -64,7 +66,12 @@ extern "C" {
     pub(super) fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> c_int;
 
     pub(super) fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int;
-    pub(super) fn cuMemAllocAsync(pointer: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> c_int;
+    pub(super) fn cuMemAllocFromPoolAsync(
+        pointer: *mut CUdeviceptr,
+        bytes: usize,
+        pool: CUmemoryPool,
+        stream: CUstream,
+    ) -> c_int;
     pub(super) fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) -> c_int;
     pub(super) fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int;
     pub(super) fn cuMemFreeHost(pointer: *mut c_void) -> c_int;

@@ -73,8 +73,6 @@ impl CudaBackend {
         waker: BackendWaker,
     ) -> Result<Self, CudaError> {
         let context = Context::new(device)?;
-        // An earlier context of this process may have left freed memory in the device's pool.
-        context.trim(0)?;
         let (free_bytes, _) = context.memory_info()?;
         let info = DeviceInfo { memory_total_bytes: free_bytes.min(info.memory_total_bytes), ..info };
         let layout = LaneLayout { normal: num_normal_lanes.max(1), critical: 1, critical_preempts: true };
