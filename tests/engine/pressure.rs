@@ -75,7 +75,11 @@ fn of_circuit(name: &str, x: u64) -> ProofRequest {
 
 /// The circuits of 12 jobs that come in turn, in the order in which one device proves them.
 fn order_of_proofs(batches: BatchPolicy) -> Vec<&'static str> {
-    simulate(EngineConfig { batches, ..config("sim:1;stage=10ms") }, |engine| async move {
+    // One key fits: with room for both there would be nothing to change.
+    let (key_bytes, work_bytes) = crate::store::device_bytes();
+    let budget_bytes = Some(key_bytes + work_bytes);
+    let device = DeviceConfig { budget_bytes, self_test: false, ..DeviceConfig::default() };
+    simulate(EngineConfig { batches, device, ..config("sim:1;stage=10ms") }, |engine| async move {
         engine.wait_ready().await.unwrap();
         let names = ["a", "b"];
         let order = Rc::new(RefCell::new(Vec::new()));

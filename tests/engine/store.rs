@@ -36,7 +36,7 @@ fn job(workload: Arc<dyn Workload>) -> ProofRequest {
 }
 
 /// Bytes of a key on a device, and of a partition's work beside it.
-fn device_bytes() -> (u64, u64) {
+pub fn device_bytes() -> (u64, u64) {
     let shape = R1csShape::record(Squares::blank(NUM_SQUARINGS)).unwrap();
     let plan = plan(&ShapeSummary::of(&shape), &SrsSummary::of(&srs()), 1 << 40).unwrap();
     (plan.resident_bytes, plan.work_peak_bytes())

@@ -27,6 +27,8 @@ pub struct Observed {
     pub statements: HashMap<JobId, Vec<u64>>,
     /// What must never happen. (A panic here would only be one more fault to the engine.)
     pub violations: Vec<String>,
+    /// What must not happen unless the job is CRITICAL, which is not known here.
+    pub suspicions: Vec<(Option<JobId>, String)>,
 }
 
 impl Observed {
@@ -171,10 +173,10 @@ impl DeviceBackend for ObservedBackend {
         let layout = self.inner.lanes();
         let critical_runs = self.at.keys().any(|&busy| busy >= layout.normal);
         if lane.0 < layout.normal && critical_runs && !layout.critical_preempts {
-            self.violated(format!(
-                "{}: stage {stage} of normal work is begun while critical work runs",
-                self.id
-            ));
+            // CRITICAL work takes a normal lane too, when its own are taken.
+            let job = self.at.get(&lane.0).copied().flatten().map(|(job, _)| job);
+            let what = format!("{}: stage {stage} of job {job:?} is begun while CRITICAL work runs", self.id);
+            lock(&self.shared).suspicions.push((job, what));
         }
         let enqueued = self.inner.enqueue(lane, stage);
         if enqueued.is_err() {

@@ -336,8 +336,14 @@ impl World {
     }
 
     fn check_devices(&self) {
-        let violations = std::mem::take(&mut lock(&self.shared).violations);
+        let mut observed = lock(&self.shared);
+        let violations = std::mem::take(&mut observed.violations);
         assert!(violations.is_empty(), "{violations:?}");
+        let book = self.book.borrow();
+        for (job, what) in observed.suspicions.drain(..) {
+            let record = job.and_then(|job| book.index_of(job)).map(|index| &book.records[index]);
+            assert!(record.is_some_and(|record| record.priority == Priority::Critical), "{what}");
+        }
     }
 
     /// Lets everything end by itself: then nothing may be held any more but keys.
