@@ -176,6 +176,11 @@ impl World {
         };
         let same = self.book.borrow().same_work(&statement);
         let is_full = self.is_full(priority);
+        // It will share that job: what follows from it may be heard before the reply.
+        if let Some(index) = same.and_then(|id| self.book.borrow().index_of(id)) {
+            let deadline = limit.map(|limit| Instant::now() + limit);
+            self.book.borrow_mut().attach(index, priority, deadline);
+        }
         match self.engine.submit(request).await {
             Ok(handle) => self.accepted(handle, statement, priority, limit, (same, is_full)),
             Err(EngineError::Schedule(ScheduleError::QueueFull { .. })) => {
@@ -211,7 +216,7 @@ impl World {
                 Some(index) => {
                     assert!(handle.is_attached(), "two jobs have one id");
                     assert_eq!(book.records[index].statement, statement, "attached to other work");
-                    book.attach(index, priority, deadline);
+                    assert_eq!(same, Some(handle.id()), "attached to another job of that work");
                     index
                 }
                 None => {
