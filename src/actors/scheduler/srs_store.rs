@@ -189,18 +189,11 @@ impl Scheduler {
 
     /// Gives a want up. Jobs of the circuit are not concerned.
     pub(super) fn fail_want(&mut self, id: &CircuitId, error: impl Fn(&CircuitId) -> EngineError) {
-        let Some(wanted) = self.wanted.remove(id) else { return };
+        let Some(wanted) = self.forget_want(id) else { return };
         let error = error(id);
         tracing::warn!(circuit = %id, %error, "circuit is not preloaded");
         if wanted.is_warmup {
             self.warmup_failures.insert(id.clone(), error.to_string());
-        }
-        self.forget_want(wanted, &error);
-    }
-
-    fn forget_want(&mut self, wanted: Wanted, error: &EngineError) {
-        for asked in wanted.devices.into_values() {
-            self.release_filler(asked.filler);
         }
         for caller in wanted.callers {
             // It may have gone away.
@@ -340,8 +333,18 @@ impl Scheduler {
             let _ = caller.send(Ok(loaded.clone()));
         }
         if !wanted.pinned {
-            self.wanted.remove(id);
+            // A device that was lost meanwhile was asked and will not answer.
+            self.forget_want(id);
         }
+    }
+
+    /// Nobody wants it any more. Whoever still waits is not answered.
+    fn forget_want(&mut self, id: &CircuitId) -> Option<Wanted> {
+        let mut wanted = self.wanted.remove(id)?;
+        for asked in std::mem::take(&mut wanted.devices).into_values() {
+            self.release_filler(asked.filler);
+        }
+        Some(wanted)
     }
 
     /// Circuits of the warmup list that are not where they should be yet.
@@ -354,9 +357,7 @@ impl Scheduler {
         if jobs > 0 {
             return Err(ScheduleError::CircuitInUse { circuit: id.clone(), jobs }.into());
         }
-        if let Some(wanted) = self.wanted.remove(id) {
-            self.forget_want(wanted, &ScheduleError::LetGo { circuit: id.clone() }.into());
-        }
+        self.fail_want(id, |id| ScheduleError::LetGo { circuit: id.clone() }.into());
         self.warmup_failures.remove(id);
         let host_bytes = self.circuits.get(id).map_or(0, |circuit| circuit.as_status().1);
         self.remove_circuit(id);
