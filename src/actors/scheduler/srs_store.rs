@@ -191,7 +191,9 @@ impl Scheduler {
     pub(super) fn fail_want(&mut self, id: &CircuitId, error: impl Fn(&CircuitId) -> EngineError) {
         let Some(wanted) = self.forget_want(id) else { return };
         let error = error(id);
-        tracing::warn!(circuit = %id, %error, "circuit is not preloaded");
+        if !wanted.settled {
+            tracing::warn!(circuit = %id, %error, "circuit is not preloaded");
+        }
         if wanted.is_warmup {
             self.warmup_failures.insert(id.clone(), error.to_string());
         }
