@@ -234,7 +234,9 @@ fn b19_failed_jobs_are_let_go() {
     let growth = resident_bytes().saturating_sub(before);
     println!("1,000 failing jobs of 1 MiB: resident memory grew by {} KiB", growth >> 10);
     assert!(growth < 64 * MIB, "{growth} B");
-    let status = engine.wait_status_blocking(|status| status.totals.failed == 1001).unwrap();
-    assert_eq!((status.jobs.len(), status.host_memory_reserved_bytes), (0, 0));
+    // The last one's worker may still be about to let go.
+    let is_over =
+        |status: &EngineStatus| status.totals.failed == 1001 && status.host_memory_reserved_bytes == 0;
+    assert_eq!(engine.wait_status_blocking(is_over).unwrap().jobs.len(), 0);
     engine.shutdown_blocking(Duration::from_secs(60));
 }
