@@ -172,7 +172,9 @@ impl DeviceBackend for ObservedBackend {
     fn enqueue(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError> {
         let layout = self.inner.lanes();
         let critical_runs = self.at.keys().any(|&busy| busy >= layout.normal);
-        if lane.0 < layout.normal && critical_runs && !layout.critical_preempts {
+        // A lane whose end was polled and not taken in yet is empty: what comes for it is dropped.
+        let begins = lane.0 < layout.normal && self.at.contains_key(&lane.0);
+        if begins && critical_runs && !layout.critical_preempts {
             // CRITICAL work takes a normal lane too, when its own are taken.
             let job = self.at.get(&lane.0).copied().flatten().map(|(job, _)| job);
             let what = format!("{}: stage {stage} of job {job:?} is begun while CRITICAL work runs", self.id);

@@ -150,7 +150,8 @@ impl SimState {
         }
         for fault in &faults {
             match fault {
-                FaultKind::Delay(delay) => duration += *delay,
+                // A hang may be of the same stage.
+                FaultKind::Delay(delay) => duration = duration.saturating_add(*delay),
                 FaultKind::Hang => duration = Duration::MAX,
                 _ => {}
             }
