@@ -140,7 +140,7 @@ fn compile(nvcc: &Path, source: &Path, image: &Path, targets: &[String], fingerp
         return;
     }
     let mut command = Command::new(nvcc);
-    command.args(["-std=c++17", "-O3", "-fatbin", "--threads", "0"]);
+    command.args(["-std=c++17", "-O3", "-fatbin", "--threads", "0"]).args(own_options(source));
     for target in targets {
         command.arg("-gencode").arg(target);
     }
@@ -148,6 +148,13 @@ fn compile(nvcc: &Path, source: &Path, image: &Path, targets: &[String], fingerp
         command.arg("-o").arg(image).arg(source).status().expect("nvcc was found and can be started");
     assert!(status.success(), "nvcc failed on {}: {status}", source.display());
     fs::write(stamp, fingerprint).expect("OUT_DIR is writable");
+}
+
+/// What a kernel file asks for in a line of its own, `// nvcc: OPTION...`.
+fn own_options(source: &Path) -> Vec<String> {
+    let text = fs::read_to_string(source).expect("a kernel file that was listed can be read");
+    let options = text.lines().filter_map(|line| line.strip_prefix("// nvcc: "));
+    options.flat_map(str::split_whitespace).map(str::to_owned).collect()
 }
 
 fn fingerprint(source: &Path, headers: &[PathBuf], targets: &[String], version: &str) -> String {

@@ -4,7 +4,6 @@ use bellperson::domain::EvaluationDomain;
 use blstrs::Scalar;
 use criterion::{criterion_group, criterion_main, BatchSize, BenchmarkId, Criterion, Throughput};
 use cuzk::groth16::domain::{intt, quotient};
-use cuzk::groth16::Evaluations;
 use ec_gpu_gen::threadpool::Worker;
 use ff::Field;
 use rand_chacha::ChaCha20Rng;
@@ -62,8 +61,9 @@ fn bench_quotient(criterion: &mut Criterion) {
         let size = format!("2^{log2}");
         group.throughput(Throughput::Elements(1 << log2)).sample_size(10);
         group.bench_function(BenchmarkId::new(&size, "cuzk"), |bencher| {
-            let setup = || Evaluations { a: a.clone(), b: a.clone(), c: c.clone() };
-            bencher.iter_batched(setup, |rows| quotient(rows, log2), BatchSize::LargeInput);
+            let setup = || [a.clone(), a.clone()];
+            let write_c = |rows: &mut [Scalar]| rows.copy_from_slice(&c);
+            bencher.iter_batched(setup, |[a, b]| quotient(a, b, log2, write_c), BatchSize::LargeInput);
         });
         group.bench_function(BenchmarkId::new(&size, "bellperson"), |bencher| {
             let setup = || [a.clone(), a.clone(), c.clone()];

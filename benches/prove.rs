@@ -1,7 +1,16 @@
-//! Whole proofs, beside bellperson's prover on the same witness and parameters.
+//! Whole proofs, beside bellperson's prover on the same circuit, parameters, r and s.
+//!
+//! Both sides begin with the same circuit, whose synthesis replays a recorded witness and its rows, and end with the
+//! proof. Ours makes the witness alone and takes the rows from the shape, which is recorded once and kept; bellperson
+//! makes rows and witness anew for every proof. Not counted on either side: making the witness from vanilla proofs, and
+//! reading the parameters (bellperson reads them again for every proof in production, we keep them).
 //!
 //! The Filecoin circuits need their parameter files in the folder named by `FIL_PROOFS_PARAMETER_CACHE` (or its
-//! default); those that are missing are left out. `cuzk params generate` makes them.
+//! default); `cuzk params generate` makes them. `CUZK_BENCH_CIRCUITS`, as in `window-2k,winning-2k`, names those to run:
+//! a missing file is an error then. Without it all are run whose files are there.
+//!
+//! After each pair one line says how much memory the proofs took above the set-up. It is of all that ran in this
+//! process, so name one side (`-- --test prove/porep-2k/cuzk`) to have its own.
 
 #[path = "../tests/common/bellperson_srs.rs"]
 mod bellperson_srs;
@@ -18,7 +27,7 @@ use blstrs::{Bls12, Scalar};
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use cuzk::circuits::manifest::Manifest;
 use cuzk::groth16::prover::{check_witness, prove};
-use cuzk::groth16::{Assignment, Blinding, R1csShape};
+use cuzk::groth16::{Assignment, Blinding, PackedWitness, R1csShape};
 use cuzk::ids::PartitionIndex;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -34,8 +43,8 @@ struct Replay<'a> {
     rows: &'a Rows,
 }
 
-/// `[matrix][entry]`: row, column, coefficient.
-type Rows = [Vec<(usize, usize, Scalar)>; 3];
+/// `[matrix][entry]`.
+type Rows = [Vec<Entry>; 3];
 
 fn rows_of(shape: &R1csShape) -> Rows {
     [0, 1, 2].map(|matrix| {
@@ -60,40 +69,45 @@ impl Circuit<Scalar> for Replay<'_> {
         }
         let mut rest = self.rows.each_ref().map(Vec::as_slice);
         for row in 0..self.shape.num_constraints() {
-            let [a, b, c] = rest.each_mut().map(|entries| next_row(entries, row, &variables));
-            cs.enforce(|| "", |_| a, |_| b, |_| c);
+            let [a, b, c] = rest.each_mut().map(|entries| next_row(entries, row));
+            // Made only for a prover that asks for them, as a circuit's own are.
+            let sum = |entries| combination(entries, &variables);
+            cs.enforce(|| "", |_| sum(a), |_| sum(b), |_| sum(c));
         }
         Ok(())
     }
 }
 
-fn next_row(
-    entries: &mut &[(usize, usize, Scalar)],
-    row: usize,
-    variables: &[Variable],
-) -> LinearCombination<Scalar> {
+/// A non-zero entry of a matrix: row, column, coefficient.
+type Entry = (usize, usize, Scalar);
+
+fn next_row<'a>(entries: &mut &'a [Entry], row: usize) -> &'a [Entry] {
     let len = entries.iter().take_while(|(of_row, ..)| *of_row == row).count();
     let (this, rest) = entries.split_at(len);
     *entries = rest;
-    let add =
-        |sum, (_, column, coefficient): &(usize, usize, Scalar)| sum + (*coefficient, variables[*column]);
-    this.iter().fold(LinearCombination::zero(), add)
+    this
 }
 
-/// Row values and proof: what comes after the witness.
+fn combination(entries: &[Entry], variables: &[Variable]) -> LinearCombination<Scalar> {
+    let add = |sum, (_, column, coefficient): &Entry| sum + (*coefficient, variables[*column]);
+    entries.iter().fold(LinearCombination::zero(), add)
+}
+
+/// Whole proofs by both sides.
 fn bench_circuit<C: Circuit<Scalar> + Clone + Send>(
     criterion: &mut Criterion,
     name: &str,
     circuit: C,
     shape: &R1csShape,
-    assignment: &Assignment,
+    public_inputs: &[Scalar],
     params: &Parameters<Bls12>,
 ) {
     let srs = to_srs(params);
     let blinding = Blinding::random(&mut ChaCha20Rng::seed_from_u64(4));
     let ours = || {
-        let evaluations = check_witness(shape, assignment, &assignment.input_assignment[1..]);
-        prove(&srs, shape, assignment, evaluations.expect("satisfied"), &blinding).expect("its own key")
+        let witness = PackedWitness::synthesize(circuit.clone(), shape).expect("a whole witness");
+        check_witness(shape, &witness, public_inputs).expect("satisfied");
+        prove(&srs, shape, &witness, &blinding).expect("its own key")
     };
     let theirs = || {
         create_proof_batch(vec![circuit.clone()], params, vec![blinding.r], vec![blinding.s])
@@ -101,9 +115,27 @@ fn bench_circuit<C: Circuit<Scalar> + Clone + Send>(
     };
     let mut group = criterion.benchmark_group(format!("prove/{name}"));
     group.throughput(Throughput::Elements(shape.num_constraints() as u64)).sample_size(10);
+    let set_up_bytes = forget_peak_rss();
     group.bench_function("cuzk", |bencher| bencher.iter(ours));
     group.bench_function("bellperson", |bencher| bencher.iter(theirs));
     group.finish();
+    if let (Some(before), Some(peak)) = (set_up_bytes, rss_bytes("VmHWM:")) {
+        eprintln!("prove/{name}: {} MiB above the set-up's {} MiB", (peak - before) >> 20, before >> 20);
+    }
+}
+
+/// Makes the peak of this process's memory what it takes now, and says how much that is; `None` where the system cannot.
+fn forget_peak_rss() -> Option<u64> {
+    // Linux, `Documentation/filesystems/proc.rst`: 5 resets the peak.
+    std::fs::write("/proc/self/clear_refs", "5").ok()?;
+    rss_bytes("VmRSS:")
+}
+
+fn rss_bytes(field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 fn bench_synthetic(criterion: &mut Criterion) {
@@ -111,8 +143,8 @@ fn bench_synthetic(criterion: &mut Criterion) {
     let mut rng = ChaCha20Rng::seed_from_u64(3);
     let params = generate_random_parameters::<Bls12, _, _>(circuit.clone(), &mut rng).expect("satisfied");
     let shape = R1csShape::record(circuit.clone()).expect("small");
-    let assignment = Assignment::synthesize(circuit.clone(), 0, 0).expect("complete");
-    bench_circuit(criterion, "synthetic/2^12", circuit, &shape, &assignment, &params);
+    let witness = PackedWitness::synthesize(circuit.clone(), &shape).expect("complete");
+    bench_circuit(criterion, "synthetic/2^12", circuit, &shape, &witness.inputs[1..], &params);
 }
 
 fn params_dir() -> PathBuf {
@@ -120,31 +152,50 @@ fn params_dir() -> PathBuf {
         .map_or_else(|| "/var/tmp/filecoin-proof-parameters".into(), PathBuf::from)
 }
 
+/// Name and recorded job, whose first partition is proved.
+const FILECOIN: [(&str, &str); 4] = [
+    ("window-2k", "window-2k/full-partition"),
+    ("winning-2k", "winning-2k/sector-1"),
+    ("snap-2k", "snap-2k/sector-1"),
+    ("porep-2k", "porep-2k/sector-1"),
+];
+
+/// Those that the environment names, and whether it does: then their parameters must be there.
+fn chosen() -> (Vec<(&'static str, &'static str)>, bool) {
+    let Ok(named) = std::env::var("CUZK_BENCH_CIRCUITS") else { return (FILECOIN.to_vec(), false) };
+    let find = |name: &str| {
+        let found = FILECOIN.into_iter().find(|(known, _)| *known == name);
+        found.unwrap_or_else(|| panic!("CUZK_BENCH_CIRCUITS: no circuit {name:?} here: {FILECOIN:?}"))
+    };
+    (named.split(',').map(find).collect(), true)
+}
+
 fn bench_filecoin(criterion: &mut Criterion) {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/filecoin");
-    for (name, job) in [
-        ("window-2k", "window-2k/full-partition"),
-        ("winning-2k", "winning-2k/sector-1"),
-        ("snap-2k", "snap-2k/sector-1"),
-        ("porep-2k", "porep-2k/sector-1"),
-    ] {
-        let dir = data.join(job);
+    let (circuits, are_named) = chosen();
+    for (name, job) in circuits {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/filecoin").join(job);
         let manifest = Manifest::read(&dir.join("manifest.json")).expect("recorded");
-        let spec = manifest.circuit_spec().expect("recorded");
-        let Ok(file) = File::open(params_dir().join(spec.params_file())) else {
-            eprintln!("prove/{name}: left out, no {} in {}", spec.params_file(), params_dir().display());
-            continue;
-        };
-        let params = Parameters::<Bls12>::read(BufReader::with_capacity(1 << 20, file), false)
-            .expect("a parameter file");
-        let request = manifest.request(0, &dir).expect("recorded");
-        let workload = request.decode(&params_dir()).expect("recorded");
-        let shape = workload.record_shape().expect("blank circuit");
-        let assignment = workload.synthesize(PartitionIndex(0), &shape).expect("recorded");
-        let rows = rows_of(&shape);
-        let circuit = Replay { shape: &shape, assignment: &assignment, rows: &rows };
-        bench_circuit(criterion, name, circuit, &shape, &assignment, &params);
+        let path = params_dir().join(manifest.circuit_spec().expect("recorded").params_file());
+        match File::open(&path) {
+            Ok(file) => bench_recorded(criterion, name, &manifest, &dir, file),
+            Err(error) if are_named => panic!("prove/{name}: {}: {error}", path.display()),
+            Err(_) => eprintln!("prove/{name}: left out, there is no {}", path.display()),
+        }
     }
+}
+
+fn bench_recorded(criterion: &mut Criterion, name: &str, manifest: &Manifest, dir: &Path, params: File) {
+    let params = Parameters::<Bls12>::read(BufReader::with_capacity(1 << 20, params), false)
+        .expect("a parameter file");
+    let request = manifest.request(0, dir).expect("recorded");
+    let workload = request.decode(&params_dir()).expect("recorded");
+    let shape = workload.record_shape().expect("blank circuit");
+    let witness = workload.synthesize(PartitionIndex(0), &shape).expect("recorded");
+    let assignment = witness.unpack(shape.classes());
+    let rows = rows_of(&shape);
+    let circuit = Replay { shape: &shape, assignment: &assignment, rows: &rows };
+    let public_inputs = workload.public_inputs(PartitionIndex(0)).expect("recorded");
+    bench_circuit(criterion, name, circuit, &shape, &public_inputs, &params);
 }
 
 criterion_group!(benches, bench_synthetic, bench_filecoin);

@@ -20,12 +20,13 @@ use cuzk::backend::sim::SimFleet;
 use cuzk::backend::PartitionWork;
 use cuzk::error::DeviceError;
 use cuzk::groth16::generate::generate_srs;
-use cuzk::groth16::{Assignment, Blinding, PreparedVerifyingKey, R1csShape, Scalar, Srs};
+use cuzk::groth16::{Blinding, PackedWitness, PreparedVerifyingKey, R1csShape, Scalar, Srs};
 use cuzk::ids::{Attempt, CircuitId, JobId, PartitionIndex, WorkRef};
 use cuzk::messages::device::{
     CancelFlag, LaneCredit, LaneFreed, LaneKind, PartitionFailed, PartitionProved, ProvePartition,
     StageFinished,
 };
+use cuzk::messages::events::EventSink;
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
 use cuzk::messages::status::StatusBoard;
@@ -117,6 +118,7 @@ fn peers(listener: &Addr<Listener>) -> DevicePeers {
         lost: vec![listener.clone().recipient()],
         drained: listener.clone().recipient(),
         board: StatusBoard::default(),
+        events: EventSink::off(),
     }
 }
 
@@ -133,7 +135,7 @@ fn spawner(name: &str) -> Result<Arc<dyn DeviceSpawner>, Box<dyn Error>> {
 struct Material {
     shape: Arc<R1csShape>,
     srs: Arc<Srs>,
-    assignment: Arc<Assignment>,
+    witness: Arc<PackedWitness>,
 }
 
 impl Material {
@@ -142,9 +144,8 @@ impl Material {
         // Whoever knows the generator's randomness can forge proofs: for a trial only.
         let srs = generate_srs(&shape, &mut OsRng)?;
         let secret = Scalar::from(3u64);
-        let assignment =
-            Assignment::synthesize(Cube { x: Some(secret) }, shape.num_inputs(), shape.num_aux())?;
-        Ok(Self { shape: Arc::new(shape), srs: Arc::new(srs), assignment: Arc::new(assignment) })
+        let witness = PackedWitness::synthesize(Cube { x: Some(secret) }, &shape)?;
+        Ok(Self { shape: Arc::new(shape), srs: Arc::new(srs), witness: Arc::new(witness) })
     }
 
     fn partition(&self, index: u32) -> PartitionWork {
@@ -153,8 +154,7 @@ impl Material {
             circuit: CircuitId::new("cube"),
             shape: Arc::clone(&self.shape),
             srs: Arc::clone(&self.srs),
-            assignment: Arc::clone(&self.assignment),
-            evaluations: None,
+            witness: Arc::clone(&self.witness),
             blinding: Blinding::random(&mut OsRng),
         }
     }

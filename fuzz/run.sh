@@ -30,6 +30,13 @@ run_one() { # run_one SECONDS TARGET
             seeds="$seeds $data/snap-2k/sector-1 $data/porep-2k/sector-1"
             options=-max_len=131072
             ;;
+        inspect)
+            for kind in winning window snap porep; do
+                seeds="$seeds $(echo $data/$kind-2k/*/ | cut -d " " -f 1)"
+            done
+            seeds="$seeds fuzz/corpus/srs_file fuzz/corpus/proof_bytes fuzz/corpus/request_json"
+            options=-max_len=131072
+            ;;
         manifest)
             seeds="$seeds $data/winning-2k/sector-1 $data/window-2k/two-partitions $data/snap-2k/sector-1"
             options="-max_len=16384 -only_ascii=1"

@@ -1,15 +1,19 @@
 // The number-theoretic transform over Fr: twiddle tables and passes (math/ntt.cuh). All values Montgomery.
+//
+// Without ptxas' higher levels of optimization the passes need 102 registers, not 128, and take 3 % less time (H200,
+// benches/RESULTS.md): those start one multiplication before another has ended, which other warps do as well.
+// nvcc: -Xptxas -O1
 #include "math/ntt_tables.cuh"
 
 using namespace cuzk;
 
 // One pass of a transform, in place. values [2^domain_log2]; low [2^low_log2] and high [2^(domain_log2 - low_log2)]
 // the twiddles. Grid: 2^(domain_log2 - tile_log2) blocks of 2^(tile_log2 - 3) threads, 32 << tile_log2 bytes of
-// shared memory; 3 <= num_levels <= tile_log2 <= min(11, domain_log2). The `far` kernels multiply two table entries
+// shared memory; 3 <= num_levels <= tile_log2 <= min(10, domain_log2). The `far` kernels multiply two table entries
 // where a block's number has more than low_log2 bits; the others need 2^(first_level + num_levels - 1) entries.
-// Reads and writes every value once: 64 bytes and num_levels/2 multiplications per element. 128 registers.
+// Reads and writes every value once: 64 bytes and num_levels/2 multiplications per element. 102 to 109 registers.
 #define CUZK_NTT_KERNEL(name, to_bit_reversed, computed) \
-    extern "C" __global__ void __launch_bounds__(256, 2) \
+    extern "C" __global__ void __launch_bounds__(NTT_MAX_THREADS, NTT_MIN_BLOCKS) \
         name(Fr *values, const Fr *low, const Fr *high, uint32_t low_log2, uint32_t domain_log2, \
              uint32_t first_level, uint32_t num_levels, uint32_t tile_log2) \
     { \

@@ -1,5 +1,8 @@
 // The quotient h = (a b - c) / Z; src/groth16/domain.rs has the algebra. All values Montgomery, n = 2^domain_log2.
 //
+// The compiler's option as in ntt.cu:
+// nvcc: -Xptxas -O1
+//
 // First the pointwise steps alone, one thread per element, for domains of a single tile; then the passes that have
 // them built in (math/quotient.cuh), so that none costs a round trip through memory.
 #include "math/quotient.cuh"
@@ -72,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(256)
 // the levels of the first and of the last pass. values, rows, factor, out, a, b, c, product, h: [n].
 
 // out = the first pass of rows (times factor, unless null; out may be rows), zero from num_rows on.
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(NTT_MAX_THREADS, NTT_MIN_BLOCKS)
     quotient_rows_pass(const Fr *rows, const Fr *factor, Fr *out, uint32_t num_rows, const Fr *low, const Fr *high,
                        uint32_t low_log2, uint32_t domain_log2, uint32_t num_levels, uint32_t tile_log2)
 {
@@ -82,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
 }
 
 // a = the last pass from bit-reversed order, times b, and the first pass back.
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(NTT_MAX_THREADS, NTT_MIN_BLOCKS)
     quotient_turn_at_values(Fr *a, const Fr *b, const Fr *low, const Fr *high, uint32_t low_log2,
                             uint32_t domain_log2, uint32_t num_levels, uint32_t tile_log2)
 {
@@ -92,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
 
 #define CUZK_QUOTIENT_PASSES(suffix, computed) \
     /* The last pass to bit-reversed order, the shift to the coset, and the first pass back, in place. */ \
-    extern "C" __global__ void __launch_bounds__(256, 2) \
+    extern "C" __global__ void __launch_bounds__(NTT_MAX_THREADS, NTT_MIN_BLOCKS) \
         quotient_turn_at_coefficients##suffix(Fr *values, const Fr *low, const Fr *high, uint32_t low_log2, \
                                               uint32_t domain_log2, uint32_t first_level, uint32_t tile_log2) \
     { \
@@ -101,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
                                        first_level, tile_log2); \
     } \
     /* h = c / 2, its coefficients in natural order; the scale 1/(2 n) in words. */ \
-    extern "C" __global__ void __launch_bounds__(256, 2) \
+    extern "C" __global__ void __launch_bounds__(NTT_MAX_THREADS, NTT_MIN_BLOCKS) \
         quotient_last_pass_of_rows##suffix(const Fr *c, Fr *h, const Fr *low, const Fr *high, uint32_t low_log2, \
                                            uint32_t domain_log2, uint32_t first_level, uint32_t tile_log2, \
                                            uint64_t s0, uint64_t s1, uint64_t s2, uint64_t s3) \
@@ -111,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
                                     tile_log2, from_words(s0, s1, s2, s3)); \
     } \
     /* h -= P / 2; the scale 1/(2 n^3) in words. */ \
-    extern "C" __global__ void __launch_bounds__(256, 2) \
+    extern "C" __global__ void __launch_bounds__(NTT_MAX_THREADS, NTT_MIN_BLOCKS) \
         quotient_last_pass_of_product##suffix(const Fr *product, Fr *h, const Fr *low, const Fr *high, \
                                               uint32_t low_log2, uint32_t domain_log2, uint32_t first_level, \
                                               uint32_t tile_log2, uint64_t s0, uint64_t s1, uint64_t s2, \

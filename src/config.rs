@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
+use crate::journal::{RETENTION_AGE_S, RETENTION_COUNT};
 
 pub use engine::{BACKENDS_BUILT, BACKENDS_NOT_BUILT};
 pub use values::{ByteSize, DeviceChoice, LogFormat, MemoryBudget};
@@ -27,6 +28,8 @@ pub const DEFAULT_PARAMETER_CACHE: &str = "/var/tmp/filecoin-proof-parameters/";
 const THREADS_MAX: u64 = 1024;
 /// A day: anything longer is a mistake of unit.
 const SECONDS_MAX: u64 = 86_400;
+/// A year.
+const RETENTION_AGE_S_MAX: u64 = 366 * 86_400;
 
 /// Everything an operator may set. Sections and keys are those of `config.example.toml`, which explains each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +40,9 @@ pub struct Config {
     pub scheduler: SchedulerConfig,
     pub synthesis: SynthesisConfig,
     pub srs: SrsConfig,
+    pub journal: JournalConfig,
     pub logging: LoggingConfig,
+    pub telemetry: TelemetryConfig,
 }
 
 /// `[gpus]`: which devices prove, and how each is treated.
@@ -88,7 +93,7 @@ impl Default for GpusConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryConfig {
-    /// Of circuits (shapes and proving keys), witnesses and their row values together.
+    /// Of circuits (shapes and proving keys) and witnesses together.
     pub budget: MemoryBudget,
 }
 
@@ -141,6 +146,26 @@ pub struct SrsConfig {
     pub idle_limit_s: u64,
 }
 
+/// `[journal]`: where accepted jobs and their results outlive the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JournalConfig {
+    /// Empty: no journal.
+    pub path: String,
+    pub retention_count: u32,
+    pub retention_age_s: u64,
+}
+
+impl Default for JournalConfig {
+    fn default() -> Self {
+        Self {
+            path: String::new(),
+            retention_count: RETENTION_COUNT as u32,
+            retention_age_s: RETENTION_AGE_S,
+        }
+    }
+}
+
 /// `[logging]`: what is logged, how and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -150,6 +175,14 @@ pub struct LoggingConfig {
     pub format: LogFormat,
     /// Empty: standard error.
     pub file: String,
+}
+
+/// `[telemetry]`: what is recorded of the engine's work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelemetryConfig {
+    /// File that events are written to. Empty: none are made.
+    pub event_log: String,
 }
 
 impl Default for LoggingConfig {
@@ -211,6 +244,7 @@ impl Config {
         let GpusConfig { gpu_workers_per_device, cpu_threads, start_limit_s, .. } = self.gpus;
         within("gpus.gpu_workers_per_device", gpu_workers_per_device.into(), 0, 16)?;
         within("gpus.cpu_threads", cpu_threads.into(), 0, THREADS_MAX)?;
+        within("gpus.max_restarts", self.gpus.max_restarts.into(), 0, 1000)?;
         within("gpus.start_limit_s", start_limit_s, 1, SECONDS_MAX)?;
         within("gpus.restart_window_s", self.gpus.restart_window_s, 1, SECONDS_MAX)?;
         within("gpus.quarantine_s", self.gpus.quarantine_s, 1, SECONDS_MAX)?;
@@ -222,6 +256,8 @@ impl Config {
         within("scheduler.batch_limit_s", self.scheduler.batch_limit_s, 0, SECONDS_MAX)?;
         within("srs.idle_limit_s", self.srs.idle_limit_s, 0, SECONDS_MAX)?;
         within("synthesis.threads", self.synthesis.threads.into(), 0, THREADS_MAX)?;
+        within("journal.retention_count", self.journal.retention_count.into(), 1, u64::from(u32::MAX))?;
+        within("journal.retention_age_s", self.journal.retention_age_s, 1, RETENTION_AGE_S_MAX)?;
         at_least("gpus.memory_budget", self.gpus.memory_budget, 64 << 20)?;
         at_least("memory.budget", self.memory.budget, 1 << 20)?;
         self.warmup_circuits()?;

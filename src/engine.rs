@@ -16,6 +16,7 @@
 mod block;
 pub mod config;
 mod handle;
+mod journal;
 pub mod memory;
 pub mod preload;
 mod system;
@@ -28,18 +29,24 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use self::block::block_on;
-pub use self::config::{DeviceSpec, EngineConfig};
+pub use self::config::{DeviceSpec, EngineConfig, Workers};
 pub use self::handle::{JobEvents, JobHandle};
+use self::journal::{JournalLinks, JournalWay};
 pub use self::preload::Preload;
 use crate::actors::supervisor::{EngineLinks, Supervisor};
 use crate::actors::synthesizer::pool::WorkerPool;
 use crate::actors::ArbiterLayout;
+use crate::circuits::Undecoded;
 use crate::error::{ConfigError, EngineError, ScheduleError};
 use crate::ids::JobId;
-use crate::messages::job::{CancelJob, CancelOutcome, Payload, Priority, ProofRequest, SubmitJob};
+use crate::journal::{JournalConfig, Retention};
+use crate::messages::job::{
+    BlindingSource, CancelJob, CancelOutcome, JobAccepted, Payload, Priority, ProofRequest, SubmitJob,
+};
+use crate::messages::journal::Durability;
 use crate::messages::lifecycle::Shutdown;
 use crate::messages::status::{EngineStatus, Readiness};
-use crate::messages::synthesis::DecodeRequest;
+use crate::messages::synthesis::{DecodeRequest, DecodedRequest};
 
 /// A running engine. Clones are cheap and speak to the same one, from any thread, in any runtime or none.
 ///
@@ -52,6 +59,8 @@ pub struct Engine {
 
 struct Inner {
     links: EngineLinks,
+    /// `None`: the engine has no journal.
+    journal: Option<JournalLinks>,
     /// `true` once every thread of the engine has ended, but for its last few instructions.
     stopped: watch::Receiver<bool>,
     /// `None`: the actors live on the host's own arbiter, or the thread was joined.
@@ -69,21 +78,22 @@ impl Engine {
     /// (see [`Engine::wait_ready`]).
     ///
     /// # Errors
-    /// [`EngineError::Config`] if the configuration is contradictory, [`EngineError::Internal`] if the system refuses
-    /// a thread.
+    /// [`EngineError::Config`] if the configuration is contradictory, [`EngineError::Journal`] if the journal cannot be
+    /// opened, [`EngineError::Internal`] if the system refuses a thread.
     pub fn start(config: EngineConfig) -> Result<Self, EngineError> {
         check(&config)?;
+        let (started, journal) = journal::start(config.journal.as_ref(), JournalWay::Thread)?;
         let (pool, workers) = start_pool(&config)?;
         let (stopped_sender, stopped) = watch::channel(false);
         let (links_sender, links) = oneshot::channel();
         let config = config.into_supervisor();
         let thread = std::thread::Builder::new()
             .name("cuzk-system".into())
-            .spawn(move || system::run(config, pool, workers, links_sender, stopped_sender))
+            .spawn(move || system::run(config, pool, workers, started, links_sender, stopped_sender))
             .map_err(|error| internal(format!("no thread for the engine: {error}")))?;
         let links = block_on(links).map_err(|_| internal("the engine's thread ended at once".into()))?;
         let thread = Mutex::new(Some(thread));
-        Ok(Self { inner: Arc::new(Inner { links, stopped, thread }) })
+        Ok(Self { inner: Arc::new(Inner { links, journal, stopped, thread }) })
     }
 
     /// Starts the actors on the current arbiter of a running actix system: for simulations, where a paused clock is
@@ -99,11 +109,14 @@ impl Engine {
         use actix::Actor;
         check(&config)?;
         config.arbiter_layout = ArbiterLayout::SingleThread;
+        let ((started, _), journal) = journal::start(config.journal.as_ref(), JournalWay::Inline)?;
         let (pool, workers) = start_pool(&config)?;
         let (stopped_sender, stopped) = watch::channel(false);
         let (links_sender, links) = oneshot::channel();
         let (arbiters_sender, arbiters) = oneshot::channel();
-        Supervisor::new(config.into_supervisor(), pool, links_sender, arbiters_sender).start();
+        Supervisor::new(config.into_supervisor(), pool, links_sender, arbiters_sender)
+            .with_journal(started)
+            .start();
         actix_rt::spawn(async move {
             // All on this arbiter: there is none to join. Worker threads end by themselves with the pool.
             drop(workers);
@@ -111,25 +124,35 @@ impl Engine {
             stopped_sender.send_replace(true);
         });
         let links = links.await.map_err(|_| internal("the supervisor did not start".into()))?;
-        Ok(Self { inner: Arc::new(Inner { links, stopped, thread: Mutex::new(None) }) })
+        Ok(Self { inner: Arc::new(Inner { links, journal, stopped, thread: Mutex::new(None) }) })
     }
 
-    /// Decodes, validates and accepts a request. A refused one leaves no trace.
+    /// Decodes, validates and accepts a request. A refused one leaves no trace. With a journal, the job is in it before
+    /// this returns ([`JobHandle::is_durable`]); after a restart this waits until every job of the journal is queued
+    /// again, but for CRITICAL work.
     ///
     /// # Errors
     /// [`EngineError::Request`] naming the field, [`EngineError::Schedule`] if the queue is full, the engine is
-    /// shutting down or no device can ever serve it.
+    /// shutting down or no device can ever serve it, [`EngineError::Journal`] if the journal cannot be written.
     pub async fn submit(&self, request: ProofRequest) -> Result<JobHandle, EngineError> {
         let span = tracing::info_span!("job", request_id = %request.request_id);
         let priority = request.priority;
-        let workload = match request.payload {
-            Payload::Workload(workload) => workload,
-            Payload::Filecoin(request) => {
+        let rank = priority.unwrap_or_else(|| own_priority(&request.payload));
+        if rank != Priority::Critical {
+            self.wait_recovered().await?;
+        }
+        let keep_bytes = self.inner.journal.is_some() && matches!(request.blinding, BlindingSource::OsRandom);
+        let undecoded = match request.payload {
+            Payload::Workload(workload) => Ok(DecodedRequest { workload, encoded: None }),
+            Payload::Filecoin(request) => Err(Undecoded::Filecoin(request)),
+            Payload::Encoded(work) => Err(Undecoded::Encoded(work)),
+        };
+        let DecodedRequest { workload, encoded } = match undecoded {
+            Ok(decoded) => decoded,
+            Err(request) => {
                 let decode = self.inner.links.decode.borrow().clone();
-                // Without a kind it will be refused: its place in the order does not matter.
-                let own = request.proof_kind.map_or(Priority::Normal, |kind| Priority::of(kind.work_kind()));
-                let priority = priority.unwrap_or(own);
-                decode.send(DecodeRequest { request, priority }).await.map_err(|_| self.unreachable())??
+                let decode = decode.send(DecodeRequest { request, priority: rank, keep_bytes });
+                decode.await.map_err(|_| self.unreachable())??
             }
         };
         let submit = SubmitJob {
@@ -139,9 +162,24 @@ impl Engine {
             deadline: request.deadline,
             blinding: request.blinding,
             placement: request.placement,
+            encoded,
             span,
         };
         let accepted = self.inner.links.submit.send(submit).await.map_err(|_| self.unreachable())??;
+        self.acknowledge(accepted).await
+    }
+
+    /// The job is ours once it is where it has to be.
+    async fn acknowledge(&self, mut accepted: JobAccepted) -> Result<JobHandle, EngineError> {
+        if let Durability::Writing(written) = accepted.durability {
+            match written.await {
+                Ok(written) => written?,
+                // It has ended meanwhile.
+                Err(_) if accepted.result.borrow().is_some() => {}
+                Err(_) => return Err(self.unreachable()),
+            }
+            accepted.durability = Durability::Written;
+        }
         Ok(JobHandle::new(self.clone(), accepted))
     }
 
@@ -290,6 +328,18 @@ impl Drop for Inner {
     }
 }
 
+/// The kind's own priority, as far as it is known before decoding. It is that of the decoding itself.
+fn own_priority(payload: &Payload) -> Priority {
+    match payload {
+        // Without a kind it will be refused: its place in the order does not matter.
+        Payload::Filecoin(request) => {
+            request.proof_kind.map_or(Priority::Normal, |kind| Priority::of(kind.work_kind()))
+        }
+        Payload::Encoded(_) => Priority::Normal,
+        Payload::Workload(workload) => Priority::of(workload.kind()),
+    }
+}
+
 fn internal(what: String) -> EngineError {
     EngineError::Internal { what }
 }
@@ -297,6 +347,9 @@ fn internal(what: String) -> EngineError {
 fn start_pool(
     config: &EngineConfig,
 ) -> Result<(WorkerPool, crate::actors::synthesizer::pool::WorkerThreads), EngineError> {
+    if let Workers::Simulated(host) = &config.workers {
+        return Ok(WorkerPool::simulated(config.synthesis_threads, Arc::clone(host)));
+    }
     WorkerPool::start(config.synthesis_threads)
         .map_err(|error| internal(format!("no threads for synthesis: {error}")))
 }
@@ -305,6 +358,15 @@ fn check(config: &EngineConfig) -> Result<(), ConfigError> {
     let value = |key: &str, what: String| ConfigError::Value { key: key.into(), what };
     if config.max_attempts == 0 {
         return Err(value("max_attempts", "needs 1 at least, has 0".into()));
+    }
+    if let Some(JournalConfig { retention: Retention { count: 0, .. }, .. }) = &config.journal {
+        return Err(value("journal.retention_count", "needs 1 at least, has 0".into()));
+    }
+    let mut formats = BTreeSet::new();
+    for decoder in &config.decoders {
+        if !formats.insert(decoder.format()) {
+            return Err(value("decoders", format!("format `{}` is listed twice", decoder.format())));
+        }
     }
     let mut names = BTreeSet::new();
     for device in &config.devices {

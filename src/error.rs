@@ -1,6 +1,7 @@
 //! Errors, one enum per layer. [`ErrorClass`] alone decides what happens next.
 
 use std::any::Any;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -57,6 +58,13 @@ pub enum RequestError {
     VanillaProof { at: String, what: String },
 }
 
+/// An aux variable that is a bit by the circuit's constraints has another value: they are not satisfied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("aux variable {aux} is a bit by the circuit's constraints and has another value")]
+pub struct NotABit {
+    pub aux: usize,
+}
+
 /// A witness could not be made, or does not satisfy its circuit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SynthesisError {
@@ -69,15 +77,38 @@ pub enum SynthesisError {
     /// The witness has another size than the circuit's shape.
     #[error("{what}: shape needs {needs}, witness has {has}")]
     ShapeMismatch { what: &'static str, needs: usize, has: usize },
+    /// A variable that the constraints make a bit has another value: the inputs are wrong.
+    #[error(transparent)]
+    NotABit(#[from] NotABit),
     /// The circuit's code refused its inputs.
     #[error("circuit refused its inputs: {0}")]
     Circuit(String),
     /// The circuit's code panicked on its inputs; the worker thread survived.
     #[error("circuit panicked on its inputs: {0}")]
     Panicked(String),
+    /// Preparing the circuit panicked, with no job's inputs in play: its blank instance, or code of this library. Report
+    /// it; the worker thread survived.
+    #[error("circuit panicked while it was prepared: {0}")]
+    PreparationPanicked(String),
     /// The circuit is too large for the field's evaluation domain or for 32-bit indices.
     #[error("circuit too large: {0}")]
     TooLarge(String),
+}
+
+impl SynthesisError {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Unsatisfied { .. }
+            | Self::PublicInput { .. }
+            | Self::ShapeMismatch { .. }
+            | Self::NotABit(_)
+            | Self::Circuit(_)
+            | Self::Panicked(_)
+            | Self::TooLarge(_) => ErrorClass::Caller,
+            Self::PreparationPanicked(_) => ErrorClass::Bug,
+        }
+    }
 }
 
 /// A parameter file or proving key that is not to be used.
@@ -86,6 +117,7 @@ pub enum SrsError {
     /// The file is not there. Generate or fetch it, or name another folder.
     #[error("parameter file {path} not found for circuit {circuit}: generate it (`cuzk params generate`) or set --params")]
     Missing { circuit: String, path: PathBuf },
+    /// The system refused to read or write. Whether that may pass depends on its reason: [`SrsError::class`].
     #[error("{path}: {source}")]
     Io {
         path: PathBuf,
@@ -120,6 +152,31 @@ pub enum SrsError {
 }
 
 impl SrsError {
+    /// What to do about it. A path that may not be opened, or is no file, is wrong tomorrow too, and so is a file that
+    /// this machine's memory cannot take; any other failure of the system to read or write may pass.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { source, .. } => match source.kind() {
+                ErrorKind::PermissionDenied
+                | ErrorKind::NotFound
+                | ErrorKind::NotADirectory
+                | ErrorKind::IsADirectory
+                | ErrorKind::InvalidInput
+                | ErrorKind::OutOfMemory => ErrorClass::Caller,
+                _ => ErrorClass::Retry,
+            },
+            Self::Stopped { .. } => ErrorClass::Cancelled,
+            Self::Missing { .. }
+            | Self::Length { .. }
+            | Self::Point { .. }
+            | Self::Digest { .. }
+            | Self::Mismatch { .. }
+            | Self::Unfit { .. }
+            | Self::Generate { .. }
+            | Self::ShapeFile { .. } => ErrorClass::Caller,
+        }
+    }
+
     /// Names the circuit that the missing file was wanted for; a reader of files does not know it.
     pub fn for_circuit(mut self, name: &CircuitId) -> Self {
         if let Self::Missing { circuit, .. } = &mut self {
@@ -135,6 +192,20 @@ impl SrsError {
         }
         self
     }
+}
+
+/// A file of which it cannot be said what it is.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum InspectError {
+    /// It cannot be read, is damaged, or is of no known format. `at`: the file, and what of it.
+    #[error("{at}: {what}")]
+    File { at: String, what: String },
+    /// It is no regular file, or too large for an input.
+    #[error(transparent)]
+    Input(#[from] RequestError),
+    /// It begins as a parameter file or verifying key, and is none to be used.
+    #[error(transparent)]
+    Srs(#[from] SrsError),
 }
 
 /// No way to run this work within the budget.
@@ -204,11 +275,11 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
+    /// What to do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Srs { .. } | Self::Plan { .. } | Self::Unsupported { .. } | Self::Settings { .. } => {
-                ErrorClass::Caller
-            }
+            Self::Srs { source, .. } => source.class(),
+            Self::Plan { .. } | Self::Unsupported { .. } | Self::Settings { .. } => ErrorClass::Caller,
             Self::OutOfVram { .. } | Self::SrsInUse { .. } | Self::NotTaking { .. } => ErrorClass::Retry,
             Self::Hung { .. }
             | Self::Fault { .. }
@@ -240,6 +311,40 @@ pub enum ScheduleError {
     /// The circuit was evicted, or its key dropped, before it was loaded.
     #[error("circuit {circuit} was let go before it was loaded")]
     LetGo { circuit: CircuitId },
+}
+
+/// A journal that cannot be used, or not now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// One process per journal: stop the other one, or name another file.
+    #[error("journal {} is in use by another process: stop that one, or set [journal] path to another file", path.display())]
+    InUse { path: PathBuf },
+    /// A later version of this program wrote it: use that one, or begin a new journal.
+    #[error("journal {} is of version {has}, and this program knows {knows} at most: use the newer program that wrote it, or set [journal] path to a new file", path.display())]
+    Newer { path: PathBuf, has: u64, knows: u64 },
+    /// It is not as it was written. It has been left as it is.
+    #[error("journal {} is damaged: {what}; put a copy of it in its place, or move it away to begin a new one (the jobs in it are then to be submitted again)", path.display())]
+    Damaged { path: PathBuf, what: String },
+    /// Its folder is missing, or may not be used.
+    #[error("journal {} cannot be opened: {what}; its folder must exist and be writable", path.display())]
+    Unreachable { path: PathBuf, what: String },
+    /// The disk fails. Try again.
+    #[error("journal {} cannot be read: {what}", path.display())]
+    Unreadable { path: PathBuf, what: String },
+    /// The disk is full or fails. Nothing was accepted: try again.
+    #[error("journal {} cannot be written: {what}; new jobs are refused until it can be: try again", path.display())]
+    Unwritable { path: PathBuf, what: String },
+}
+
+impl JournalError {
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::InUse { .. } | Self::Newer { .. } | Self::Damaged { .. } | Self::Unreachable { .. } => {
+                ErrorClass::Caller
+            }
+            Self::Unreadable { .. } | Self::Unwritable { .. } => ErrorClass::Retry,
+        }
+    }
 }
 
 /// Configuration that cannot be used.
@@ -276,27 +381,41 @@ pub enum EngineError {
     Schedule(#[from] ScheduleError),
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Our verifier accepts every partition, the circuit's own library does not accept the whole (or panicked). One of
+    /// the two is wrong, and the request, which was checked before it was proved, is not. The proof is not returned:
+    /// report it.
+    #[error("{at}: proof holds by our verifier, and not by the circuit's own library: {what}")]
+    Disputed { at: WorkRef, what: String },
     #[error("{at}: cancelled")]
     Cancelled { at: WorkRef },
     #[error("{at}: deadline passed")]
     DeadlineExceeded { at: WorkRef },
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The job failed in an earlier life of the engine, for this reason; the journal kept it. The same request tries
+    /// again.
+    #[error("{what}")]
+    FailedBefore { at: WorkRef, class: ErrorClass, what: String },
     /// An actor died or did not answer. The engine rebuilds it; if this repeats, report it.
     #[error("{what}")]
     Internal { what: String },
 }
 
 impl EngineError {
+    /// What to do about it: that of the layer it came from.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Request(_) | Self::Synthesis { .. } | Self::Srs { .. } | Self::Config(_) => {
-                ErrorClass::Caller
-            }
+            Self::Request(_) | Self::Config(_) => ErrorClass::Caller,
+            Self::Synthesis { source, .. } => source.class(),
+            Self::Srs { source, .. } => source.class(),
             Self::Device(error) => error.class(),
             // The same settings fail again.
             Self::Schedule(ScheduleError::HostMemory { .. }) => ErrorClass::Caller,
             Self::Schedule(_) => ErrorClass::Retry,
             Self::Cancelled { .. } | Self::DeadlineExceeded { .. } => ErrorClass::Cancelled,
-            Self::Internal { .. } => ErrorClass::Bug,
+            Self::Journal(error) => error.class(),
+            Self::FailedBefore { class, .. } => *class,
+            Self::Disputed { .. } | Self::Internal { .. } => ErrorClass::Bug,
         }
     }
 }

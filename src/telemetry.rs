@@ -1,8 +1,10 @@
-//! Logs: format, filter and place, as `[logging]` says.
+//! Logs: format, filter and place, as `[logging]` says. The file of what the engine does: [`event_log`].
 //!
 //! Logs never go to standard output, which belongs to results. Records of the `log` crate (Filecoin's libraries use
 //! it) pass through the same filter and format, and so do panics: a worker's panic becomes one log line instead of
 //! free text on standard error.
+
+pub mod event_log;
 
 use std::fs::OpenOptions;
 use std::io::IsTerminal;

@@ -5,8 +5,13 @@ mod books;
 mod common;
 #[path = "actor_engine/devices.rs"]
 mod devices;
+#[path = "actor_engine/disputed.rs"]
+mod disputed;
 #[path = "actor_engine/keys.rs"]
 mod keys;
+#[path = "engine/kinds.rs"]
+#[allow(dead_code, reason = "the engine's tests use the rest")]
+mod kinds;
 #[path = "actor_engine/rig.rs"]
 mod rig;
 #[path = "engine/squares.rs"]

@@ -6,10 +6,14 @@ mod configuration;
 mod folders;
 #[path = "cli/inputs.rs"]
 mod inputs;
+#[path = "cli/journal.rs"]
+mod journal;
 #[path = "cli/output.rs"]
 mod output;
 #[path = "cli/plan.rs"]
 mod plan;
+#[path = "cli/synthetic.rs"]
+mod synthetic;
 #[path = "cli/verify.rs"]
 mod verify;
 

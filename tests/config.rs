@@ -44,18 +44,49 @@ fn template_lists_every_field() {
     assert_eq!(keys_of(&listed), keys_of(&fields));
 }
 
+/// Each key of the template with the comment above it.
+fn explained_keys() -> Vec<(String, String)> {
+    let (mut keys, mut comment) = (Vec::new(), String::new());
+    for line in include_str!("../config.example.toml").lines() {
+        match line.strip_prefix('#') {
+            Some(text) if text.is_empty() || text.starts_with(' ') => comment += text,
+            Some(key) => {
+                let name = key.split(" =").next().unwrap().to_owned();
+                keys.push((name, std::mem::take(&mut comment)));
+            }
+            None => comment.clear(),
+        }
+    }
+    keys
+}
+
+/// Whether it says `1 to 16`.
+fn has_range(comment: &str) -> bool {
+    let words: Vec<&str> = comment.split_whitespace().collect();
+    let is_number = |word: &str| word.trim_end_matches(['.', ',', ':']).parse::<u64>().is_ok();
+    words.windows(3).any(|three| is_number(three[0]) && three[1] == "to" && is_number(three[2]))
+}
+
 #[test]
 fn every_key_of_the_template_is_explained() {
-    let template = include_str!("../config.example.toml");
-    let mut commented_lines = 0;
-    for line in template.lines() {
-        if line == "#" || line.starts_with("# ") {
-            commented_lines += 1;
-        } else if line.starts_with('#') {
-            assert!(commented_lines >= 2, "`{line}` needs its meaning and what too low and too high do");
-            commented_lines = 0;
-        } else {
-            commented_lines = 0;
+    let defaults: Table = uncommented_template().parse().unwrap();
+    let value_of = |key: &str| defaults.values().find_map(|section| section.get(key)).unwrap();
+    let keys = explained_keys();
+    assert_eq!(keys.len(), keys_of(&defaults).len());
+    for (key, comment) in keys {
+        let is_size = key.ends_with("_budget") || key.ends_with("_reserve");
+        let is_number = value_of(&key).is_integer();
+        assert!(comment.len() > 60, "`{key}` needs its meaning");
+        if is_number {
+            assert!(has_range(&comment), "`{key}` needs its range, as in \"1 to 16\": {comment}");
+        }
+        if is_number || is_size {
+            for consequence in ["Too low: ", "Too high: "] {
+                assert!(
+                    comment.contains(consequence),
+                    "`{key}` needs what \"{consequence}…\" does: {comment}"
+                );
+            }
         }
     }
 }
@@ -88,6 +119,7 @@ fn wrong_types_and_values_name_their_key() {
         ("[synthesis]\nthreads = \"many\"", "synthesis.threads"),
         ("[synthesis]\nthreads = -1", "synthesis.threads"),
         ("[synthesis]\nthreads = 100000", "synthesis.threads"),
+        ("[gpus]\nmax_restarts = 1001", "gpus.max_restarts"),
         ("[scheduler]\nmax_queued_jobs = 0", "scheduler.max_queued_jobs"),
         ("[memory]\nbudget = \"lots\"", "memory.budget"),
         ("[memory]\nbudget = \"1KiB\"", "memory.budget"),
@@ -103,6 +135,9 @@ fn wrong_types_and_values_name_their_key() {
         ("[gpus]\ndevices = \"cpu\"\ncritical_reserve = \"1000000GiB\"", "gpus.critical_reserve"),
         ("[gpus]\ndevices = \"sim:0\"", "gpus.devices"),
         ("[gpus]\ndevices = \"gpu\"", "gpus.devices"),
+        ("[journal]\nretention_count = 0", "journal.retention_count"),
+        ("[journal]\nretention_age_s = 40000000", "journal.retention_age_s"),
+        ("[journal]\npath = 3", "journal.path"),
         ("[logging]\nformat = \"xml\"", "logging.format"),
         ("[logging]\nlevel = \"verbose\"", "logging.level"),
         ("gpus = 3", "gpus"),

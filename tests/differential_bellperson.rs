@@ -5,18 +5,21 @@ mod bellperson_srs;
 #[path = "common/synthetic.rs"]
 mod synthetic;
 
+use std::sync::Arc;
+
 use bellpepper::gadgets::multipack::pack_into_inputs;
 use bellpepper::gadgets::sha256::sha256;
 use bellpepper_core::boolean::{AllocatedBit, Boolean};
 use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError as CircuitError};
 use bellperson::groth16::{
-    create_proof_batch, generate_random_parameters, prepare_verifying_key, verify_proof,
+    create_proof_batch, generate_random_parameters, prepare_verifying_key, verify_proof, Parameters,
 };
-use blstrs::{Bls12, Scalar};
-use cuzk::error::{SrsError, SynthesisError};
-use cuzk::groth16::prover::{check_witness, prove};
-use cuzk::groth16::{Assignment, Blinding, PreparedVerifyingKey, R1csShape};
+use blstrs::{Bls12, G1Affine, G1Projective, Scalar};
+use cuzk::error::{NotABit, SrsError, SynthesisError};
+use cuzk::groth16::prover::{check_witness, prove, quotient_of, ProveError};
+use cuzk::groth16::{Assignment, Blinding, PackedWitness, PreparedVerifyingKey, R1csShape};
 use ff::Field;
+use group::prime::PrimeCurveAffine;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
@@ -30,12 +33,13 @@ fn assert_same_proof<C: Circuit<Scalar> + Clone + Send>(name: &str, circuit: C) 
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     let srs = to_srs(&params);
     let shape = R1csShape::record(circuit.clone()).unwrap();
+    let witness = PackedWitness::synthesize(circuit.clone(), &shape).unwrap();
     let assignment = Assignment::synthesize(circuit.clone(), 0, 0).unwrap();
-    let public_inputs = &assignment.input_assignment[1..];
-    let evaluations =
-        check_witness(&shape, &assignment, public_inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(witness.unpack(shape.classes()), assignment, "{name}");
+    let public_inputs = &witness.inputs[1..];
+    check_witness(&shape, &witness, public_inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
     let blinding = Blinding::random(&mut rng);
-    let proof = prove(&srs, &shape, &assignment, evaluations, &blinding).unwrap();
+    let proof = prove(&srs, &shape, &witness, &blinding).unwrap();
 
     let theirs = create_proof_batch(vec![circuit], &params, vec![blinding.r], vec![blinding.s]).unwrap();
     let mut bytes = Vec::new();
@@ -131,6 +135,102 @@ fn empty_densities_give_bellpersons_bytes() {
     }
 }
 
+/// Puts identity points where they cannot count: before a zero scalar. bellperson skips them there, as it does not
+/// elsewhere ("Encountered an identity element in the CRS").
+fn with_identities_at_zeros(
+    params: &Parameters<Bls12>,
+    shape: &R1csShape,
+    assignment: &Assignment,
+) -> Parameters<Bls12> {
+    let is_zero = |value: &Scalar| bool::from(value.is_zero());
+    let (inputs, aux) = (&assignment.input_assignment, &assignment.aux_assignment);
+    // The variables of a query, in its order: those that occur in the matrix.
+    let of_matrix = |matrix: usize| {
+        let mut occurs = vec![false; inputs.len() + aux.len()];
+        shape.for_each_entry(matrix, &mut |_, column, _| occurs[column] = true);
+        let values = inputs.iter().chain(aux).zip(occurs);
+        values.filter(|(_, occurs)| *occurs).map(|(value, _)| is_zero(value)).collect::<Vec<bool>>()
+    };
+    let (a, b) = (of_matrix(0), of_matrix(1));
+    let quotient = quotient_of(shape, &assignment.pack(shape).unwrap()).unwrap();
+    Parameters {
+        vk: params.vk.clone(),
+        h: blanked(&params.h, quotient.iter().map(is_zero)),
+        l: blanked(&params.l, aux.iter().map(is_zero)),
+        a: blanked(&params.a, a),
+        b_g1: blanked(&params.b_g1, b.iter().copied()),
+        b_g2: blanked(&params.b_g2, b),
+    }
+}
+
+fn blanked<P: PrimeCurveAffine>(
+    points: &Arc<Vec<P>>,
+    is_blanked: impl IntoIterator<Item = bool>,
+) -> Arc<Vec<P>> {
+    let pairs = points.iter().zip(is_blanked);
+    Arc::new(pairs.map(|(point, is_blanked)| if is_blanked { P::identity() } else { *point }).collect())
+}
+
+#[test]
+fn b35_identity_points_in_the_srs_give_bellpersons_bytes() {
+    let mut rng = ChaCha20Rng::seed_from_u64(41);
+    for (num_constraints, values) in
+        [(7, Values::Zeros), (31, Values::Bits), (33, Values::Bits), (1025, Values::Bits)]
+    {
+        let circuit = Synthetic::new(num_constraints, values);
+        let params = generate_random_parameters::<Bls12, _, _>(circuit.clone(), &mut rng).unwrap();
+        let shape = R1csShape::record(circuit.clone()).unwrap();
+        let assignment = Assignment::synthesize(circuit.clone(), 0, 0).unwrap();
+        let params = with_identities_at_zeros(&params, &shape, &assignment);
+        let count =
+            |points: &[G1Affine]| points.iter().filter(|point| bool::from(point.is_identity())).count();
+        assert!(count(&params.l) > 0 && count(&params.a) > 0 && count(&params.b_g1) > 0, "{num_constraints}");
+        assert_eq!(count(&params.h) > 0, values == Values::Zeros, "a quotient of zeros");
+        let blinding = Blinding::random(&mut rng);
+        let witness = assignment.pack(&shape).unwrap();
+        let proof = prove(&to_srs(&params), &shape, &witness, &blinding).unwrap();
+        let theirs = create_proof_batch(vec![circuit], &params, vec![blinding.r], vec![blinding.s]).unwrap();
+        let mut bytes = Vec::new();
+        theirs[0].write(&mut bytes).unwrap();
+        assert_eq!(hex::encode(proof.to_bytes()), hex::encode(bytes), "{num_constraints} {values:?}");
+    }
+}
+
+/// Where bellperson gives up, an identity point adds nothing to its sum, whatever its scalar.
+#[test]
+fn an_identity_point_in_the_srs_adds_nothing() {
+    let mut rng = ChaCha20Rng::seed_from_u64(42);
+    let circuit = Synthetic::new(40, Values::Random);
+    let params = generate_random_parameters::<Bls12, _, _>(circuit.clone(), &mut rng).unwrap();
+    let shape = R1csShape::record(circuit.clone()).unwrap();
+    let assignment = Assignment::synthesize(circuit.clone(), 0, 0).unwrap();
+    let blinding = Blinding::random(&mut rng);
+    let witness = assignment.pack(&shape).unwrap();
+    let proof_with =
+        |params: &Parameters<Bls12>| prove(&to_srs(params), &shape, &witness, &blinding).unwrap();
+    let quotient = quotient_of(&shape, &witness).unwrap();
+    let whole = proof_with(&params);
+    for index in [0, 1, params.l.len() - 1] {
+        let at = |other: usize| other == index;
+        let blank = |points: &Arc<Vec<G1Affine>>| blanked(points, (0..points.len()).map(at));
+        let cases = [
+            (
+                Parameters { l: blank(&params.l), ..params.clone() },
+                params.l[index] * assignment.aux_assignment[index],
+            ),
+            (Parameters { h: blank(&params.h), ..params.clone() }, params.h[index] * quotient[index]),
+        ];
+        for (blank, lost) in cases {
+            let proof = proof_with(&blank);
+            assert_eq!((proof.a, proof.b), (whole.a, whole.b));
+            assert_eq!(G1Projective::from(proof.c), G1Projective::from(whole.c) - lost, "{index}");
+            let theirs =
+                create_proof_batch(vec![circuit.clone()], &blank, vec![blinding.r], vec![blinding.s]);
+            assert!(theirs.is_err(), "bellperson takes identities now: compare bytes");
+        }
+    }
+}
+
 /// The digest of a secret message, as two public inputs.
 #[derive(Clone)]
 struct Sha256Preimage {
@@ -173,16 +273,44 @@ impl Circuit<Scalar> for Bits {
     }
 }
 
+/// `v · v = w` for each pair of values.
+#[derive(Clone)]
+struct Squares {
+    values: Vec<[u64; 2]>,
+}
+
+impl Circuit<Scalar> for Squares {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), CircuitError> {
+        for [v, w] in self.values {
+            let v = cs.alloc(|| "", || Ok(Scalar::from(v)))?;
+            let w = cs.alloc(|| "", || Ok(Scalar::from(w)))?;
+            cs.enforce(|| "", |lc| lc + v, |lc| lc + v, |lc| lc + w);
+        }
+        Ok(())
+    }
+}
+
 #[test]
 fn b40_unsatisfied_witness_names_first_bad_constraint() {
     let num_constraints = 20_000;
     for bad in [vec![0], vec![5, 9], vec![12_345, 19_999], vec![19_999]] {
-        let mut circuit = Bits { values: vec![1; num_constraints] };
+        let mut circuit = Squares { values: vec![[3, 9]; num_constraints] };
+        bad.iter().for_each(|&index| circuit.values[index][1] = 10);
+        let shape = R1csShape::record(circuit.clone()).unwrap();
+        let witness = PackedWitness::synthesize(circuit, &shape).unwrap();
+        let error = check_witness(&shape, &witness, &[]).unwrap_err();
+        assert_eq!(error, SynthesisError::Unsatisfied { index: bad[0], num_constraints });
+    }
+}
+
+#[test]
+fn b40_a_variable_that_cannot_be_a_bit_is_named() {
+    for bad in [vec![0], vec![5, 9], vec![12_345, 19_999], vec![19_999]] {
+        let mut circuit = Bits { values: vec![1; 20_000] };
         bad.iter().for_each(|&index| circuit.values[index] = 2);
         let shape = R1csShape::record(circuit.clone()).unwrap();
-        let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
-        let error = check_witness(&shape, &assignment, &[]).unwrap_err();
-        assert_eq!(error, SynthesisError::Unsatisfied { index: bad[0], num_constraints });
+        let error = PackedWitness::synthesize(circuit, &shape).unwrap_err();
+        assert_eq!(error, SynthesisError::NotABit(NotABit { aux: bad[0] }));
     }
 }
 
@@ -190,22 +318,26 @@ fn b40_unsatisfied_witness_names_first_bad_constraint() {
 fn b40_foreign_public_inputs_are_named_before_constraints() {
     let circuit = Synthetic::new(100, Values::Random);
     let shape = R1csShape::record(circuit.clone()).unwrap();
-    let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
-    let mut public_inputs = assignment.input_assignment[1..].to_vec();
+    let witness = PackedWitness::synthesize(circuit, &shape).unwrap();
+    let mut public_inputs = witness.inputs[1..].to_vec();
     public_inputs[2] += Scalar::ONE;
-    let error = check_witness(&shape, &assignment, &public_inputs).unwrap_err();
+    let error = check_witness(&shape, &witness, &public_inputs).unwrap_err();
     assert_eq!(error, SynthesisError::PublicInput { index: 2 });
     let (needs, has) = (public_inputs.len(), 1);
-    let error = check_witness(&shape, &assignment, &public_inputs[..1]).unwrap_err();
+    let error = check_witness(&shape, &witness, &public_inputs[..1]).unwrap_err();
     assert_eq!(error, SynthesisError::ShapeMismatch { what: "public inputs of the verifier", needs, has });
 }
 
 #[test]
 fn b40_witness_of_another_size_is_refused() {
     let shape = R1csShape::record(Bits { values: vec![1; 9] }).unwrap();
-    let assignment = Assignment::synthesize(Bits { values: vec![1; 8] }, 0, 0).unwrap();
-    let error = check_witness(&shape, &assignment, &[]).unwrap_err();
+    let smaller = Bits { values: vec![1; 8] };
+    let error = PackedWitness::synthesize(smaller.clone(), &shape).unwrap_err();
     assert_eq!(error, SynthesisError::ShapeMismatch { what: "aux variables", needs: 9, has: 8 });
+    let of_smaller =
+        PackedWitness::synthesize(smaller, &R1csShape::record(Squares { values: vec![[1, 1]; 4] }).unwrap());
+    let error = check_witness(&shape, &of_smaller.unwrap(), &[]).unwrap_err();
+    assert_eq!(error, SynthesisError::ShapeMismatch { what: "dense aux variables", needs: 0, has: 8 });
 }
 
 #[test]
@@ -215,9 +347,8 @@ fn b38_an_srs_of_another_circuit_is_refused() {
         generate_random_parameters::<Bls12, _, _>(Synthetic::new(40, Values::Random), &mut rng).unwrap();
     let circuit = Synthetic::new(41, Values::Random);
     let shape = R1csShape::record(circuit.clone()).unwrap();
-    let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
-    let evaluations = shape.evaluate(&assignment).unwrap();
+    let witness = PackedWitness::synthesize(circuit, &shape).unwrap();
     let blinding = Blinding::random(&mut rng);
-    let error = prove(&to_srs(&params), &shape, &assignment, evaluations, &blinding).unwrap_err();
-    assert!(matches!(error, SrsError::Mismatch { .. }), "{error}");
+    let error = prove(&to_srs(&params), &shape, &witness, &blinding).unwrap_err();
+    assert!(matches!(error, ProveError::Srs(SrsError::Mismatch { .. })), "{error}");
 }

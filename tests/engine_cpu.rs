@@ -2,9 +2,13 @@
 //!
 //! One engine at a time: the thread counts are of the whole process.
 
+#[path = "engine/gate.rs"]
+mod gate;
 #[path = "engine/squares.rs"]
 mod squares;
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +18,9 @@ use cuzk::engine::{DeviceSpec, Engine, EngineConfig};
 use cuzk::error::{EngineError, ErrorClass, ScheduleError};
 use cuzk::ids::JobId;
 use cuzk::messages::job::{BlindingSource, CancelOutcome, JobEvent, Priority, ProofRequest};
+use futures_core::Stream;
 
+use gate::Gate;
 use squares::{holds, request};
 
 const DRAIN: Duration = Duration::from_secs(60);
@@ -95,6 +101,27 @@ fn proves_from_tokio_on_several_threads() {
 }
 
 #[test]
+fn events_are_a_stream_which_ends_after_the_last() {
+    let _alone = alone();
+    let engine = engine();
+    let mut job = engine.submit_blocking(request("stream", &[3, 4])).unwrap();
+    let (mut stream, mut again) = (job.events(), job.events());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let events = runtime.block_on(async {
+        let mut events = Vec::new();
+        while let Some(event) = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await {
+            events.push(event);
+        }
+        assert!(poll_fn(|context| Pin::new(&mut again).poll_next(context)).await.is_none(), "taken before");
+        events
+    });
+    assert!(matches!(events.first(), Some(JobEvent::Accepted { num_partitions: 2, .. })), "{events:?}");
+    assert!(matches!(events.last(), Some(JobEvent::Finished(Ok(_)))), "{events:?}");
+    let is_verified = |event: &&JobEvent| matches!(event, JobEvent::PartitionVerified { .. });
+    assert_eq!(events.iter().filter(is_verified).count(), 2);
+}
+
+#[test]
 fn proves_from_inside_an_actix_system() {
     let _alone = alone();
     actix::System::new().block_on(async {
@@ -136,10 +163,9 @@ fn the_same_seed_gives_the_same_bytes() {
 fn b26_dropping_the_last_handle_cancels() {
     let _alone = alone();
     let engine = engine();
-    // Enough work that it cannot be done before the drop is seen.
-    let many: Vec<u64> = (2..500).collect();
-    let job = engine.submit_blocking(request("dropped", &many)).unwrap();
-    let other = engine.submit_blocking(request("dropped", &many)).unwrap();
+    let gate = Gate::default();
+    let job = engine.submit_blocking(gate.before(request("dropped", &[2, 3]))).unwrap();
+    let other = engine.submit_blocking(gate.before(request("dropped", &[2, 3]))).unwrap();
     assert!(other.is_attached());
     let id = job.id();
     drop(job);
@@ -149,6 +175,7 @@ fn b26_dropping_the_last_handle_cancels() {
     drop(other);
     assert_eq!(engine.cancel_blocking(id).unwrap(), CancelOutcome::AlreadyEnded);
     assert_eq!(engine.status().totals.cancelled, 1);
+    gate.open();
 
     // Its retry is clean.
     let job = engine.submit_blocking(request("dropped", &[2, 3])).unwrap();
@@ -200,11 +227,15 @@ fn dropping_the_engine_ends_detached_jobs_and_joins_every_thread() {
 fn a_drain_that_takes_too_long_answers_with_draining() {
     let _alone = alone();
     let engine = engine();
-    let many: Vec<u64> = (2..2000).collect();
-    let job = engine.submit_blocking(request("", &many)).unwrap();
-    engine.shutdown_blocking(Duration::ZERO);
+    let gate = Gate::default();
+    let job = engine.submit_blocking(gate.before(request("", &[2]))).unwrap();
+    let other = engine.clone();
+    let stopper = std::thread::spawn(move || other.shutdown_blocking(Duration::ZERO));
     let error = job.wait_blocking().unwrap_err();
     assert!(matches!(error, EngineError::Schedule(ScheduleError::Draining)), "{error}");
+    // It joins the thread that is at the gate.
+    gate.open();
+    stopper.join().unwrap();
 }
 
 #[test]
@@ -246,8 +277,9 @@ fn b34_sixteen_threads_with_twenty_witnesses_each() {
 fn a_full_queue_refuses_with_a_retryable_error_but_never_critical_work() {
     let _alone = alone();
     let engine = Engine::start(EngineConfig { max_queued_jobs: 1, ..config() }).unwrap();
-    let many: Vec<u64> = (2..500).collect();
-    let first = engine.submit_blocking(request("", &many)).unwrap();
+    // It takes one of two threads for witnesses, and the only place of the queue.
+    let gate = Gate::default();
+    let first = engine.submit_blocking(gate.before(request("", &[3]))).unwrap();
     let refused = engine.submit_blocking(request("", &[2])).unwrap_err();
     assert!(
         matches!(refused, EngineError::Schedule(ScheduleError::QueueFull { jobs: 1, limit: 1 })),
@@ -258,6 +290,8 @@ fn a_full_queue_refuses_with_a_retryable_error_but_never_critical_work() {
     let critical = engine.submit_blocking(critical).unwrap();
     assert!(holds(&critical.wait_blocking().unwrap().proof, &[2]));
     assert!(first.result().is_none(), "the critical one went first");
+    gate.open();
+    assert!(holds(&first.wait_blocking().unwrap().proof, &[3]));
 }
 
 /// B50.

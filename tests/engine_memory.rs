@@ -14,7 +14,7 @@ use cuzk::circuits::{CustomCircuit, SrsSource, WorkKind, Workload};
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig, Preload};
 use cuzk::error::{EngineError, SynthesisError};
 use cuzk::groth16::generate::generate_params;
-use cuzk::groth16::{Assignment, R1csShape};
+use cuzk::groth16::{PackedWitness, R1csShape};
 use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
 use cuzk::messages::job::{JobEvent, Payload, ProofRequest};
 use cuzk::messages::status::EngineStatus;
@@ -201,7 +201,7 @@ impl Workload for Failing {
         self.good.record_shape()
     }
 
-    fn synthesize(&self, _: PartitionIndex, _: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(&self, _: PartitionIndex, _: &R1csShape) -> Result<PackedWitness, SynthesisError> {
         Err(SynthesisError::Circuit(format!("{} bytes of nonsense", self.inputs.len())))
     }
 

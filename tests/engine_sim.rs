@@ -7,6 +7,8 @@ mod common;
 
 #[path = "engine/answers.rs"]
 mod answers;
+#[path = "engine/bugs.rs"]
+mod bugs;
 #[path = "engine/devices.rs"]
 mod devices;
 #[path = "engine/faults.rs"]
@@ -15,8 +17,12 @@ mod faults;
 mod filecoin;
 #[path = "engine/kinds.rs"]
 mod kinds;
+#[path = "engine/lifeline.rs"]
+mod lifeline;
 #[path = "engine/order.rs"]
 mod order;
+#[path = "engine/parameter_files.rs"]
+mod parameter_files;
 #[path = "engine/pressure.rs"]
 mod pressure;
 #[path = "engine/roles.rs"]

@@ -17,7 +17,7 @@ use cuzk::cuda::backend::{select_devices, CudaFactory};
 use cuzk::cuda::Context;
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig};
 use cuzk::groth16::generate::generate_srs;
-use cuzk::groth16::{Assignment, PreparedVerifyingKey, Proof, R1csShape, Srs};
+use cuzk::groth16::{PackedWitness, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::CircuitId;
 use cuzk::messages::job::{Payload, ProofOutcome, ProofRequest};
 use cuzk::policy::selector::DeviceSelector;
@@ -57,9 +57,8 @@ impl<C: Circuit<Scalar> + Clone + Send + Sync + 'static> Work<C> {
     fn of(circuit: C) -> Self {
         let shape = R1csShape::record(circuit.clone()).expect("it records");
         let srs = generate_srs(&shape, &mut ChaCha20Rng::seed_from_u64(3)).expect("it has a key");
-        let assignment = Assignment::synthesize(circuit.clone(), shape.num_inputs(), shape.num_aux())
-            .expect("it is satisfied");
-        Self { circuit, srs: Arc::new(srs), inputs: assignment.input_assignment[1..].to_vec() }
+        let witness = PackedWitness::synthesize(circuit.clone(), &shape).expect("it is satisfied");
+        Self { circuit, srs: Arc::new(srs), inputs: witness.inputs[1..].to_vec() }
     }
 
     fn request(&self, id: usize, num_partitions: usize) -> ProofRequest {

@@ -19,7 +19,7 @@ use cuzk::backend::{
 use cuzk::cuda::backend::{select_devices, CudaFactory};
 use cuzk::error::DeviceError;
 use cuzk::groth16::generate::generate_srs;
-use cuzk::groth16::{prover, Assignment, Blinding, Proof, R1csShape, Srs};
+use cuzk::groth16::{prover, Blinding, PackedWitness, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
 use cuzk::messages::device::{EvictSrs, LaneKind, PartitionProved};
 use cuzk::messages::job::Priority;
@@ -50,7 +50,7 @@ struct Case {
     name: CircuitId,
     shape: Arc<R1csShape>,
     srs: Arc<Srs>,
-    assignment: Arc<Assignment>,
+    witness: Arc<PackedWitness>,
 }
 
 impl Case {
@@ -59,28 +59,24 @@ impl Case {
         let shape = R1csShape::record(circuit.clone()).expect("the circuit is fixed");
         let srs = generate_srs(&shape, &mut rng).expect("the circuit has a key");
         let name = CircuitId::new(format!("{}-{:?}", circuit.num_constraints, circuit.values));
-        let assignment = Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
-            .expect("the circuit is satisfied");
-        Self { name, shape: Arc::new(shape), srs: Arc::new(srs), assignment: Arc::new(assignment) }
+        let witness = PackedWitness::synthesize(circuit, &shape).expect("the circuit is satisfied");
+        Self { name, shape: Arc::new(shape), srs: Arc::new(srs), witness: Arc::new(witness) }
     }
 
     /// Partition `index`; its blinding follows from the index.
-    fn work(&self, index: u32, with_rows: bool) -> PartitionWork {
-        let evaluations = with_rows.then(|| self.shape.evaluate(&self.assignment).expect("shapes agree"));
+    fn work(&self, index: u32) -> PartitionWork {
         PartitionWork {
             at: WorkRef::partition(JobId(1), PartitionIndex(index)),
             circuit: self.name.clone(),
             shape: Arc::clone(&self.shape),
             srs: Arc::clone(&self.srs),
-            assignment: Arc::clone(&self.assignment),
-            evaluations,
+            witness: Arc::clone(&self.witness),
             blinding: blinding(index),
         }
     }
 
     fn expected(&self, index: u32) -> Proof {
-        let rows = self.shape.evaluate(&self.assignment).expect("shapes agree");
-        prover::prove(&self.srs, &self.shape, &self.assignment, rows, &blinding(index)).expect("the key fits")
+        prover::prove(&self.srs, &self.shape, &self.witness, &blinding(index)).expect("the key fits")
     }
 
     fn summaries(&self) -> (ShapeSummary, SrsSummary) {
@@ -139,13 +135,11 @@ fn every_budget_gives_the_same_bytes() {
             for step in 0..=6 {
                 let budget = least + (roomy - least) * step / 6;
                 let mut rig = DeviceRig::ready(&spawner(), with_budget(Some(budget))).await;
-                for with_rows in [true, false] {
-                    rig.prove(case.work(0, with_rows));
-                    let proved = rig.proved().await;
-                    assert_eq!(proved.proof, expected, "{} within {budget} B", case.name);
-                    assert_memory_as_planned(&proved, values);
-                    assert!(proved.memory_planned_bytes <= budget);
-                }
+                rig.prove(case.work(0));
+                let proved = rig.proved().await;
+                assert_eq!(proved.proof, expected, "{} within {budget} B", case.name);
+                assert_memory_as_planned(&proved, values);
+                assert!(proved.memory_planned_bytes <= budget);
             }
         }
     });
@@ -189,7 +183,7 @@ fn a_cancelled_partition_frees_its_lane_and_the_next_proof_is_right() {
         for budget in [None, Some(tight)] {
             for stage in [Stage::Upload, Stage::Quotient, Stage::SumH, Stage::SumA] {
                 let mut rig = DeviceRig::ready(&spawner(), with_budget(budget)).await;
-                let cancel = rig.prove(case.work(0, true));
+                let cancel = rig.prove(case.work(0));
                 rig.stage(stage).await;
                 cancel.cancel();
                 let failed = rig
@@ -201,7 +195,7 @@ fn a_cancelled_partition_frees_its_lane_and_the_next_proof_is_right() {
                     })
                     .await;
                 assert!(matches!(failed, Some(DeviceError::Cancelled { .. }) | None), "{failed:?}");
-                rig.prove(case.work(1, true));
+                rig.prove(case.work(1));
                 assert_eq!(rig.proved().await.proof, case.expected(1), "after a cancel behind {stage}");
             }
         }
@@ -217,12 +211,12 @@ fn a_critical_proof_overtakes_a_running_one() {
         let urgent = Case::new(Synthetic::new(2000, Values::Bits));
         let mut rig = DeviceRig::ready(&spawner(), with_budget(None)).await;
         for index in 0..2 {
-            rig.prove(slow.work(index, true)); // warm: both keys resident afterwards
+            rig.prove(slow.work(index)); // warm: both keys resident afterwards
             rig.proved().await;
             rig.prove_as(urgent.work(index, true), Priority::Critical, LaneKind::Critical);
             rig.proved().await;
         }
-        rig.prove(slow.work(2, true));
+        rig.prove(slow.work(2));
         rig.stage(Stage::Quotient).await;
         let begun = Instant::now();
         rig.prove_as(urgent.work(3, true), Priority::Critical, LaneKind::Critical);
@@ -250,7 +244,7 @@ fn b10_b17_device_memory_stays_flat_and_is_given_back() {
         let before = used_bytes();
         let mut after_third = 0;
         for index in 0..num_proofs {
-            rig.prove(case.work(0, true));
+            rig.prove(case.work(0));
             assert_eq!(rig.proved().await.proof, expected, "proof {index}");
             rig.freed().await;
             match index {
@@ -290,8 +284,8 @@ fn partly_resident_keys_give_the_same_bytes() {
         let plan = plan_with_resident(&shape, &srs, resident, GIB).expect("there is room");
         let mut backend = factories().swap_remove(0).open(Arc::clone(&waker)).expect("a GPU");
         let lane = LaneIndex(0);
-        backend.begin(lane, case.work(0, true), &plan).expect("the lane is empty");
-        for stage in Stage::ALL.into_iter().filter(|stage| *stage != Stage::Evaluate) {
+        backend.begin(lane, case.work(0), &plan).expect("the lane is empty");
+        for stage in Stage::ALL {
             backend.enqueue(lane, stage).expect("it can be enqueued");
             loop {
                 // One stage is in flight, so there is one event at most.
@@ -326,7 +320,7 @@ fn b02_no_lock_files_beside_the_gpu() {
     on_arbiter(async {
         let case = Case::new(Synthetic::new(100, Values::Bits));
         let mut rig = DeviceRig::ready(&spawner(), with_budget(None)).await;
-        rig.prove(case.work(0, true));
+        rig.prove(case.work(0));
         rig.proved().await;
     });
     assert_eq!(names(), before);

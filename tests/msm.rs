@@ -4,7 +4,10 @@
 
 use blst::{blst_p1_affine, blst_p2_affine};
 use blstrs::{G1Projective, G2Projective, Scalar};
-use cuzk::groth16::msm::{msm_g1, msm_g1_dense, msm_g2, msm_g2_dense, Density};
+use cuzk::groth16::msm::{
+    msm_g1, msm_g1_packed, msm_g1_uniform, msm_g2, msm_g2_packed, Density, PackedScalars,
+};
+use cuzk::groth16::{Assignment, PackedWitness, VariableClasses};
 use ff::Field;
 use group::{Curve, Group};
 use proptest::prelude::*;
@@ -101,6 +104,7 @@ fn any_bases_and_scalars_in_g1() {
             for (kind, scalars) in scalar_kinds(n) {
                 let sum = msm_g1(&bases, &scalars);
                 assert_eq!(sum, expected(&logs, &scalars), "{n} points, {bases_kind}, {kind}");
+                assert_eq!(msm_g1_uniform(&bases, scalars), sum, "{n} points, {bases_kind}, {kind}");
             }
         }
     }
@@ -140,15 +144,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn dense_sums_use_the_set_variables(flags in proptest::collection::vec(any::<bool>(), 0..300), seed: u64) {
+    fn packed_sums_use_the_set_variables(
+        flags in proptest::collection::vec((any::<bool>(), any::<bool>()), 0..500),
+        seed: u64,
+    ) {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let scalars: Vec<Scalar> = flags.iter().map(|_| bit_heavy(&mut rng)).collect();
-        let mut density = Density::new(flags.len());
-        let set: Vec<usize> = (0..flags.len()).filter(|&i| flags[i]).collect();
-        set.iter().for_each(|&index| density.set(index));
-        let selected: Vec<Scalar> = set.iter().map(|&index| scalars[index]).collect();
-        let logs: Vec<i64> = (1..=set.len() as i64).collect();
-        prop_assert_eq!(msm_g1_dense(&bases_g1(&logs), &density, &scalars), expected(&logs, &selected));
-        prop_assert_eq!(msm_g2_dense(&bases_g2(&logs), &density, &scalars), expected(&logs, &selected));
+        let (mut density, mut dense) = (Density::new(flags.len()), Density::new(flags.len()));
+        for (index, (is_set, is_dense)) in flags.iter().enumerate() {
+            is_set.then(|| density.set(index));
+            let is_bit = scalars[index] == Scalar::ZERO || scalars[index] == Scalar::ONE;
+            (*is_dense || !is_bit).then(|| dense.set(index));
+        }
+        let classes = VariableClasses::from_dense(dense);
+        let assignment = Assignment { input_assignment: vec![], aux_assignment: scalars.clone() };
+        let witness = PackedWitness::pack(&assignment, &classes).unwrap();
+        let all: Vec<usize> = (0..flags.len()).collect();
+        let set: Vec<usize> = density.iter_ones().collect();
+        for (density, variables) in [(None, all), (Some(&density), set)] {
+            let selected: Vec<Scalar> = variables.iter().map(|&index| scalars[index]).collect();
+            let logs: Vec<i64> = (1..=variables.len() as i64).collect();
+            let packed = PackedScalars { density, classes: &classes, witness: &witness };
+            prop_assert_eq!(msm_g1_packed(&bases_g1(&logs), packed), expected(&logs, &selected));
+            prop_assert_eq!(msm_g2_packed(&bases_g2(&logs), packed), expected(&logs, &selected));
+        }
     }
 }

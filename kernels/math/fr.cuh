@@ -1,9 +1,10 @@
 // The scalar field of BLS12-381, r = 0x73eda753...00000001 (255 bits), in Montgomery form with R = 2^256: eight
 // 32-bit limbs, little-endian, the memory layout of blst's `vec256`.
 //
-// Values are integers in [0, r), always. There is one spare bit only: the interleaved product needs its first
-// operand below 2^255 and gives a result below 2r, so every function subtracts r once (on the ALU pipe, which
-// is idle anyway). What comes from outside goes through `fr_reduce` first.
+// Values are integers in [0, r), but for the functions whose names end in _2r: those take and return [0, 2r), and
+// spare transforms the subtraction of r after every multiplication. There is one spare bit only: the interleaved
+// product needs its first operand below 2^255 and gives a result below 2r. What comes from outside goes through
+// `fr_reduce` first.
 //
 // The two lowest limbs of r are 1 and 2^32 - 1, so a reduction step needs no multiplication for them and none
 // for m = -T mod 2^32: mul costs 64 + 48 = 112 w where a general 8-limb modulus costs 128 + 8 low halves.
@@ -25,21 +26,22 @@ static_assert(sizeof(Fr) == 32 && alignof(Fr) == 16, "src/cuda relies on 32 byte
 #define CUZK_FR_ONE \
     {0xfffffffe, 0x00000001, 0x00034802, 0x5884b7fa, 0xecbc4ff5, 0x998c4fef, 0xacc5056f, 0x1824b159}
 
-// On the device the modulus is read from constant memory, and the declarations are not `const` (nothing writes
-// them): as immediates the limbs 1 and 2^32 - 1, or a visible negation for m = -T, are folded into the
-// multiplications and split the fused pairs (67 + 48 instead of 112 products in SASS, nvcc 13.0, sm_90).
+// On the device the modulus is read from constant memory, and so is the 0 that m = -T is the difference from; the
+// declarations are not `const` (nothing writes them): as immediates the limbs 1 and 2^32 - 1, or a visible negation,
+// are folded into the multiplications and split the fused pairs (67 + 48 instead of 112 products in SASS, nvcc 13.0,
+// sm_90).
 #if defined(__CUDACC__)
 static __device__ __constant__ uint32_t FR_R_DEVICE[FR_LIMBS] = CUZK_FR_R;
-static __device__ __constant__ uint32_t FR_MINUS_ONE_DEVICE = 0xffffffff;
+static __device__ __constant__ uint32_t FR_ZERO_DEVICE = 0;
 #endif
 static constexpr uint32_t FR_R_HOST[FR_LIMBS] = CUZK_FR_R;
-static constexpr uint32_t FR_MINUS_ONE_HOST = 0xffffffff;
+static constexpr uint32_t FR_ZERO_HOST = 0;
 #if defined(__CUDA_ARCH__)
 #define FR_R FR_R_DEVICE
-#define FR_MINUS_ONE FR_MINUS_ONE_DEVICE
+#define FR_ZERO FR_ZERO_DEVICE
 #else
 #define FR_R FR_R_HOST
-#define FR_MINUS_ONE FR_MINUS_ONE_HOST
+#define FR_ZERO FR_ZERO_HOST
 #endif
 
 CUZK_HD Fr fr_zero()
@@ -106,16 +108,15 @@ CUZK_HD bool fr_equal(const Fr &a, const Fr &b)
 // The accumulators stand for T = sum of even[j] 2^(32 j) + sum of odd[j] 2^(32 (j+1)), as in fp.cuh.
 // Bound: for a < 2^255 every T before a division by 2^32 is below (a + r) 2^32 < 2^288, nine limbs.
 
-// T += m r with m = -T mod 2^32; even[0] becomes 0. Of m r the lowest limb's m is added to even[0], and
-// m (2^32 - 1) at the next limb is the pair (-m, m - 1), or (0, 0) when m = 0.
+// T += m r with m = -T mod 2^32, but for even[0], which would become 0 and is not needed any more. Of m r the lowest
+// limb's m is added to even[0], with a carry unless m = 0, and m (2^32 - 1) at the next limb is the pair (-m, m - 1), or
+// (0, 0) when m = 0.
 CUZK_HD void fr_reduce_row(uint32_t *even, uint32_t *odd)
 {
-    uint32_t minus_m = even[0];
-    uint32_t m = minus_m * FR_MINUS_ONE;
-    uint32_t m_less_one = m - (m != 0 ? 1u : 0u);
-    uint32_t none = 0;
-    pair_mad_row<3>(odd, minus_m, m_less_one, FR_R + 3, m, none);
-    pair_mad_row<3>(even, m, 0, FR_R + 2, m, odd[7]);
+    uint32_t minus_m = even[0], m, m_less_one;
+    negate_limb(m, m_less_one, FR_ZERO, minus_m);
+    carry_pair_mad_row<3>(odd, minus_m, m, minus_m, m_less_one, FR_R + 3, m);
+    mad_row<3>(even + 2, FR_R + 2, m, odd[7]);
 }
 
 // T = T / 2^32 + a b_i; the caller swaps the accumulators from row to row, as in fp.cuh.
@@ -130,8 +131,8 @@ CUZK_HD void fr_shifted_product_row(uint32_t *new_even, uint32_t *new_odd, const
     mad_row<4>(new_even, a.limb, b, new_odd[7]);
 }
 
-// a b / R mod r.
-CUZK_HD Fr fr_mul(const Fr &a, const Fr &b)
+// a b / R mod r, below 2r, for a < r and any b < 2^256.
+CUZK_HD Fr fr_mul_2r(const Fr &a, const Fr &b)
 {
     uint32_t x[FR_LIMBS], y[FR_LIMBS];
     mul_row<4>(x, a.limb, b.limb[0]);
@@ -144,19 +145,47 @@ CUZK_HD Fr fr_mul(const Fr &a, const Fr &b)
         fr_shifted_product_row(even, odd, a, b.limb[i]);
         fr_reduce_row(even, odd);
     }
-    // i = 7 left the even accumulator in y. (T + m r)/R < (r^2 + R r)/R < 2r.
+    // i = 7 left the even accumulator in y. (T + m r)/R < (r R + R r)/R = 2r.
     Fr r;
     CUZK_UNROLL
     for (int j = 0; j < 7; j++)
         y[j] = y[j + 1];
     y[7] = 0;
     add_limbs<FR_LIMBS>(r.limb, y, x);
-    return fr_subtract_once(r);
+    return r;
+}
+
+// a b / R mod r; b may be any 256-bit integer.
+CUZK_HD Fr fr_mul(const Fr &a, const Fr &b)
+{
+    return fr_subtract_once(fr_mul_2r(a, b));
 }
 
 CUZK_HD Fr fr_sqr(const Fr &a)
 {
     return fr_mul(a, a);
+}
+
+#define CUZK_FR_2R \
+    {0x00000002, 0xfffffffe, 0xfffcb7fd, 0xa77b4805, 0x1343b00a, 0x6673b010, 0x533afa90, 0xe7db4ea6}
+
+// a - b mod r for values in [0, 2r), in the same range.
+CUZK_HD Fr fr_sub_2r(const Fr &a, const Fr &b)
+{
+    const uint32_t twice_r[FR_LIMBS] = CUZK_FR_2R;
+    Fr difference;
+    uint32_t borrow = sub_limbs<FR_LIMBS>(difference.limb, a.limb, b.limb);
+    add_limbs_if<FR_LIMBS>(difference.limb, twice_r, borrow);
+    return difference;
+}
+
+// a + b likewise, as a - (2r - b): the sum may have 257 bits.
+CUZK_HD Fr fr_add_2r(const Fr &a, const Fr &b)
+{
+    const uint32_t twice_r[FR_LIMBS] = CUZK_FR_2R;
+    Fr complement;
+    sub_limbs<FR_LIMBS>(complement.limb, twice_r, b.limb);
+    return fr_sub_2r(a, complement);
 }
 
 // 1/a by Fermat's little theorem, a^(r-2); 0 gives 0.

@@ -98,19 +98,32 @@ CUZK_HD void shift_mad_row(uint32_t &e0, uint32_t stray, uint32_t *acc, const ui
 #endif
 }
 
-// acc[0..2) += (lo, hi), and in the same chain acc[2..2+2N) += sum over k of x[2k] * y * 2^(64k); the carry
-// out is added to `top`.
+// acc[0..2) += (lo, hi) plus the carry of a + b, and in the same chain acc[2..2+2N) += sum over k of
+// x[2k] * y * 2^(64k), where the caller has shown that there is no carry out.
 template <int N>
-CUZK_HD void pair_mad_row(uint32_t *acc, uint32_t lo, uint32_t hi, const uint32_t *x, uint32_t y, uint32_t &top)
+CUZK_HD void carry_pair_mad_row(uint32_t *acc, uint32_t a, uint32_t b, uint32_t lo, uint32_t hi, const uint32_t *x,
+                                uint32_t y)
 {
 #if defined(__CUDA_ARCH__)
-    PtxRow<N>::pair_mad(acc, lo, hi, x, y, top);
+    PtxRow<N>::carry_pair_mad(acc, a, b, lo, hi, x, y);
 #else
-    uint32_t carry = add_limb(acc[0], lo, 0);
+    uint32_t carry = add_limb(a, b, 0);
+    carry = add_limb(acc[0], lo, carry);
     carry = add_limb(acc[1], hi, carry);
     for (int k = 0; k < N; k++)
         carry = mad_pair(acc[2 + 2 * k], acc[3 + 2 * k], x[2 * k], y, carry);
-    top += carry;
+#endif
+}
+
+// negative = zero - a, and less = negative less the borrow: -a mod 2^32 and, unless a is 0, one less. `zero` is 0,
+// unknown to the compiler.
+CUZK_HD void negate_limb(uint32_t &negative, uint32_t &less, uint32_t zero, uint32_t a)
+{
+#if defined(__CUDA_ARCH__)
+    asm("sub.cc.u32 %0, %2, %3; subc.u32 %1, %0, 0;" : "=&r"(negative), "=r"(less) : "r"(zero), "r"(a));
+#else
+    negative = zero - a;
+    less = negative - (a != zero ? 1 : 0);
 #endif
 }
 
@@ -145,6 +158,18 @@ CUZK_HD uint32_t sub_limbs(uint32_t *r, const uint32_t *a, const uint32_t *b)
         borrow = difference >> 63;
     }
     return 0u - (uint32_t)borrow;
+#endif
+}
+
+// r += a if `mask` is not 0, without a branch. No carry out.
+template <int LIMBS>
+CUZK_HD void add_limbs_if(uint32_t *r, const uint32_t *a, uint32_t mask)
+{
+#if defined(__CUDA_ARCH__)
+    PtxSum<LIMBS>::add_if(r, a, mask);
+#else
+    if (mask != 0)
+        add_limbs<LIMBS>(r, r, a);
 #endif
 }
 

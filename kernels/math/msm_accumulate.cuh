@@ -122,8 +122,12 @@ static __device__ __forceinline__ void accumulate(const typename A::Point *__res
     uint32_t length = max((total + num_segments - 1) / num_segments, MIN_SEGMENT);
     uint32_t i = first + min(t * length, total), end = min(i + length, first + total);
 
+    // What the thread needs next is read before it is needed: the ends of this bucket's run and of the next one's, the
+    // next item and the one after it.
     uint32_t bucket = run_of(offsets, num_buckets, i);
-    uint32_t run_end = offsets[bucket + 1];
+    uint32_t run_end = offsets[bucket + 1], next_end = offsets[min(bucket + 2, num_buckets)];
+    auto reference = [=](uint32_t at) { return at >= end ? 0 : entries ? entries[at] : at - first; };
+    uint32_t next = reference(i), after = reference(i + 1);
     bool cut_before = i < end && offsets[bucket] < i;
     uint32_t key_before = NO_BUCKET, key_after = NO_BUCKET;
 
@@ -133,7 +137,9 @@ static __device__ __forceinline__ void accumulate(const typename A::Point *__res
         sum.load(&buckets[bucket]);
     while (Together<typename A::Field>::any(i < end)) {
         bool active = i < end;
-        uint32_t item = !active ? 0 : entries ? entries[i] : i - first;
+        uint32_t item = next;
+        next = after;
+        after = reference(i + 2);
         sum.add(active, points, item, &slots[2 * t + 1]);
         i++;
         if (!active || (i != run_end && i != end))
@@ -145,10 +151,11 @@ static __device__ __forceinline__ void accumulate(const typename A::Point *__res
         if (cut_after)
             key_after = bucket;
         if (i < end) {
-            do
+            do {
                 bucket++;
-            while (offsets[bucket + 1] == i);
-            run_end = offsets[bucket + 1];
+                run_end = next_end;
+                next_end = offsets[min(bucket + 2, num_buckets)];
+            } while (run_end == i);
             cut_before = false;
             sum.clear();
             if (!fresh)

@@ -23,6 +23,7 @@ struct G1Lanes {
     static __device__ __forceinline__ Fp load(const Fp *from) { return *from; }
     static __device__ __forceinline__ void store(Fp *to, const Fp &a) { *to = a; }
     static __device__ __forceinline__ Fp field_inverse(const Fp &a) { return inverse(a); }
+    static __device__ __forceinline__ Fp &own(Fp &a) { return a; }
 };
 
 struct G2Lanes {
@@ -39,6 +40,7 @@ struct G2Lanes {
     {
         reinterpret_cast<Fp *>(to)[holds_c1()] = a.own;
     }
+    static __device__ __forceinline__ Fp &own(Fp2Half &a) { return a.own; }
     // The conjugate over the norm, as in fp2.cuh. Both lanes invert the norm.
     static __device__ __forceinline__ Fp2Half field_inverse(const Fp2Half &a)
     {

@@ -1,4 +1,4 @@
-// The number-theoretic transform over Fr, n = 2^L, in place, one pass of up to 11 levels at a time.
+// The number-theoretic transform over Fr, n = 2^L, in place, one pass of up to 10 levels at a time.
 //
 // Both directions use the forward root w of order n and one table: W[b] = exp(2 pi i 0.b0b1b2.../2) in the sense of
 // roots of unity, b0 the lowest bit of b, so that W[b] for b < n/2 is w^brv(b) and does not depend on n. A level l
@@ -13,7 +13,8 @@
 // apart, and as many columns as fill the tile; a thread holds 8 elements in registers and does three levels at a
 // time (a round), then exchanges through shared memory. A round whose levels are not all wanted skips its first
 // ones, which an earlier round has done: it starts at a lower level than needed, and no other code is required.
-// What a pass does when it loads and stores its elements is the kernel's choice (ntt.cu, quotient.cu).
+// What a pass does when it loads and stores its elements is the kernel's choice (ntt.cu, quotient.cu). In registers and
+// in shared memory they are below 2r, in device memory below r.
 #pragma once
 
 #include "fr.cuh"
@@ -30,6 +31,10 @@ namespace cuzk {
 // Elements in a thread's registers, and levels of a round: 2^3 = 8.
 constexpr uint32_t NTT_ELEMENTS = 8;
 constexpr uint32_t NTT_ROUND_LEVELS = 3;
+
+// Of a block of a pass kernel: tiles of 2^10, and what its registers are made to suffice for.
+constexpr uint32_t NTT_MAX_THREADS = 128;
+constexpr uint32_t NTT_MIN_BLOCKS = 4;
 
 // Device memory as two vectors of 16 bytes.
 CUZK_HD Fr fr_load(const Fr *at)
@@ -76,8 +81,8 @@ CUZK_HD void one_at_a_time()
 
 CUZK_HD void butterfly(Fr &x, Fr &y)
 {
-    Fr difference = x - y;
-    x = x + y;
+    Fr difference = fr_sub_2r(x, y);
+    x = fr_add_2r(x, y);
     y = difference;
 }
 
@@ -97,7 +102,7 @@ CUZK_HD void scale(Fr (&x)[8], int first, int count, const Fr &w)
     CUZK_UNROLL
     for (int i = first; i < first + count; i++) {
         one_at_a_time();
-        x[i] = x[i] * w;
+        x[i] = fr_mul_2r(w, x[i]);
     }
 }
 
@@ -259,7 +264,7 @@ CUZK_HD uint32_t block_number()
 }
 
 // A pass within its tile, by 2^(tile_log2 - 3) threads with 32 << tile_log2 bytes of shared memory.
-// 3 <= num_levels <= tile_log2 <= min(11, domain_log2), and stride 1 or at least the tile's columns.
+// 3 <= num_levels <= tile_log2 <= min(10, domain_log2), and stride 1 or at least the tile's columns.
 // SPREAD: in tiles of blocks far apart (Tile::spread).
 template <bool SPREAD = false>
 struct TilePass {
@@ -424,7 +429,7 @@ CUZK_HD void ntt_pass(Fr *values, const Twiddles &table, uint4 *shared, uint32_t
     uint32_t last = pass.template first_round<!TO_BIT_REVERSED>();
     pass.prepare_store(x, last);
     pass.for_each_place(pass.memory_shift(last),
-                        [&](uint32_t e, uint32_t place) { fr_store(values + place, x[e]); });
+                        [&](uint32_t e, uint32_t place) { fr_store(values + place, fr_subtract_once(x[e])); });
 }
 
 } // namespace cuzk

@@ -52,19 +52,20 @@ struct PtxRow<3> {
             : "r"(x[0]), "r"(x[2]), "r"(x[4]), "r"(y));
     }
 
-    static __device__ __forceinline__ void pair_mad(uint32_t *a, uint32_t lo, uint32_t hi, const uint32_t *x,
-                                                    uint32_t y, uint32_t &top)
+    static __device__ __forceinline__ void carry_pair_mad(uint32_t *a, uint32_t carry_a, uint32_t carry_b, uint32_t lo,
+                                                          uint32_t hi, const uint32_t *x, uint32_t y)
     {
         asm("{\n\t"
-            "add.cc.u32 %0, %0, %9; addc.cc.u32 %1, %1, %10;\n\t"
-            "madc.lo.cc.u32 %2, %11, %14, %2; madc.hi.cc.u32 %3, %11, %14, %3;\n\t"
-            "madc.lo.cc.u32 %4, %12, %14, %4; madc.hi.cc.u32 %5, %12, %14, %5;\n\t"
-            "madc.lo.cc.u32 %6, %13, %14, %6; madc.hi.cc.u32 %7, %13, %14, %7;\n\t"
-            "addc.u32 %8, %8, 0;\n\t"
+            ".reg .u32 unused;\n\t"
+            "add.cc.u32 unused, %8, %9;\n\t"
+            "addc.cc.u32 %0, %0, %10;\n\t"
+            "addc.cc.u32 %1, %1, %11;\n\t"
+            "madc.lo.cc.u32 %2, %12, %15, %2; madc.hi.cc.u32 %3, %12, %15, %3;\n\t"
+            "madc.lo.cc.u32 %4, %13, %15, %4; madc.hi.cc.u32 %5, %13, %15, %5;\n\t"
+            "madc.lo.cc.u32 %6, %14, %15, %6; madc.hi.u32 %7, %14, %15, %7;\n\t"
             "}"
-            : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]), "+r"(a[4]), "+r"(a[5]), "+r"(a[6]), "+r"(a[7]),
-              "+r"(top)
-            : "r"(lo), "r"(hi), "r"(x[0]), "r"(x[2]), "r"(x[4]), "r"(y));
+            : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]), "+r"(a[4]), "+r"(a[5]), "+r"(a[6]), "+r"(a[7])
+            : "r"(carry_a), "r"(carry_b), "r"(lo), "r"(hi), "r"(x[0]), "r"(x[2]), "r"(x[4]), "r"(y));
     }
 };
 
@@ -199,6 +200,24 @@ struct PtxSum<8> {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
               "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]), "r"(b[4]), "r"(b[5]), "r"(b[6]), "r"(b[7]));
         return out;
+    }
+
+    static __device__ __forceinline__ void add_if(uint32_t *r, const uint32_t *a, uint32_t mask)
+    {
+        asm("{\n\t"
+            ".reg .pred wanted;\n\t"
+            "setp.ne.u32 wanted, %16, 0;\n\t"
+            "@wanted add.cc.u32 %0, %0, %8;\n\t"
+            "@wanted addc.cc.u32 %1, %1, %9;\n\t"
+            "@wanted addc.cc.u32 %2, %2, %10;\n\t"
+            "@wanted addc.cc.u32 %3, %3, %11;\n\t"
+            "@wanted addc.cc.u32 %4, %4, %12;\n\t"
+            "@wanted addc.cc.u32 %5, %5, %13;\n\t"
+            "@wanted addc.cc.u32 %6, %6, %14;\n\t"
+            "@wanted addc.u32 %7, %7, %15;\n\t"
+            "}"
+            : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3]), "+r"(r[4]), "+r"(r[5]), "+r"(r[6]), "+r"(r[7])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]), "r"(mask));
     }
 };
 

@@ -1,7 +1,8 @@
 // The quotient's pointwise steps within the passes of its transforms; src/groth16/domain.rs has the algebra. All
 // values Montgomery, n = 2^domain_log2, the coset's generator g the root of order 2n.
 //
-// The twiddle table serves here too: W[p] = g^brv(p) for p < n, and W of disjoint bits is a product.
+// The twiddle table serves here too: W[p] = g^brv(p) for p < n, and W of disjoint bits is a product. What comes out of
+// rounds is below 2r and thus a second factor always (fr.cuh).
 #pragma once
 
 #include "ntt.cuh"
@@ -33,13 +34,13 @@ CUZK_HD void rows_pass(const Fr *rows, const Fr *factor, Fr *out, uint32_t num_r
     if (factor != nullptr)
         pass.replace_each(x, 0, [=](uint32_t) {
             return [=](const Fr &value, uint32_t place) {
-                return place < num_rows ? value * fr_load(factor + place) : value;
+                return place < num_rows ? fr_load(factor + place) * value : value;
             };
         });
     pass.run<true, false>(x, table);
     pass.prepare_store(x, pass.last_round());
     pass.for_each_place(pass.memory_shift(pass.last_round()),
-                        [&](uint32_t e, uint32_t place) { fr_store(out + place, x[e]); });
+                        [&](uint32_t e, uint32_t place) { fr_store(out + place, fr_subtract_once(x[e])); });
 }
 
 // The last pass to bit-reversed order, the shift to the coset, and the first pass from bit-reversed order. Between
@@ -57,12 +58,12 @@ CUZK_HD void turn_at_coefficients(Fr *values, const Twiddles &table, uint4 *shar
     pass.replace_each(x, pass.last_round(), [&](uint32_t first) {
         Fr common = twiddle<true>(table, negated_place(first) & ~7u);
         return [=](const Fr &value, uint32_t place) {
-            return value * (fr_load(table.low + (negated_place(place) & 7)) * common);
+            return (fr_load(table.low + (negated_place(place) & 7)) * common) * value;
         };
     });
     pass.run<false, COMPUTED, false>(x, table);
     pass.prepare_store(x, 0);
-    pass.for_each_place(pass.memory_shift(0), [&](uint32_t e, uint32_t place) { fr_store(values + place, x[e]); });
+    pass.for_each_place(pass.memory_shift(0), [&](uint32_t e, uint32_t place) { fr_store(values + place, fr_subtract_once(x[e])); });
 }
 
 // The last pass of a from bit-reversed order, a = a b, and the first pass of a to bit-reversed order.
@@ -75,12 +76,12 @@ CUZK_HD void turn_at_values(Fr *a, const Fr *b, const Twiddles &table, uint4 *sh
                         [&](uint32_t e, uint32_t place) { x[e] = fr_load(a + place); });
     pass.run<false, false>(x, table);
     pass.replace_each(x, 0, [=](uint32_t) {
-        return [=](const Fr &value, uint32_t place) { return value * fr_load(b + place); };
+        return [=](const Fr &value, uint32_t place) { return fr_load(b + place) * value; };
     });
     pass.run<true, false, false>(x, table);
     pass.prepare_store(x, pass.last_round());
     pass.for_each_place(pass.memory_shift(pass.last_round()),
-                        [&](uint32_t e, uint32_t place) { fr_store(a + place, x[e]); });
+                        [&](uint32_t e, uint32_t place) { fr_store(a + place, fr_subtract_once(x[e])); });
 }
 
 // The last pass to bit-reversed order with its results in natural order: a tile is spread over the vector, so that
@@ -134,7 +135,7 @@ CUZK_HD void last_pass_of_rows(const Fr *c, Fr *h, const Twiddles &table, uint4 
     TilePass<true> pass =
         spread_pass<COMPUTED>(c, table, shared, domain_log2, domain_log2 - first_level, tile_log2);
     for_each_spread_result(pass, [&](const Fr &x, uint32_t place) {
-        fr_store(h + reversed_bits(negated_place(place), domain_log2), x * scale);
+        fr_store(h + reversed_bits(negated_place(place), domain_log2), scale * x);
     });
 }
 
@@ -151,7 +152,7 @@ CUZK_HD void last_pass_of_product(const Fr *product, Fr *h, const Twiddles &tabl
     uint32_t upper = pass.tile().place(first_spread_result(pass)) & ~row_mask;
     Fr common = twiddle<true>(table, negated_place(upper) & ~row_mask) * scale;
     for_each_spread_result(pass, [&](const Fr &x, uint32_t place) {
-        Fr shifted = x * (fr_load(table.low + (negated_place(place) & row_mask)) * common);
+        Fr shifted = (fr_load(table.low + (negated_place(place) & row_mask)) * common) * x;
         Fr *to = h + reversed_bits(place, domain_log2);
         fr_store(to, place == 0 ? fr_load(to) - shifted : fr_load(to) + shifted);
     });

@@ -68,6 +68,22 @@ struct op_fr_mul {
     using Out = Fr;
     static CUZK_HD Out run(const In &in) { return fr_mul(in.a, in.b); }
 };
+// Of the functions for [0, 2r) the result less r, if it is not less already: in [0, r) if and only if it was in range.
+struct op_fr_add_2r {
+    using In = Two<Fr>;
+    using Out = Fr;
+    static CUZK_HD Out run(const In &in) { return fr_subtract_once(fr_add_2r(in.a, in.b)); }
+};
+struct op_fr_sub_2r {
+    using In = Two<Fr>;
+    using Out = Fr;
+    static CUZK_HD Out run(const In &in) { return fr_subtract_once(fr_sub_2r(in.a, in.b)); }
+};
+struct op_fr_mul_2r {
+    using In = Two<Fr>;
+    using Out = Fr;
+    static CUZK_HD Out run(const In &in) { return fr_subtract_once(fr_mul_2r(in.a, in.b)); }
+};
 struct op_fr_reduce {
     using In = Fr;
     using Out = Fr;
@@ -162,6 +178,7 @@ using op_g2_affine_pair = op_affine_pair<Fp2>;
 #define CUZK_SELFTEST_OPS(APPLY) \
     APPLY(fp_add) APPLY(fp_sub) APPLY(fp_mul) APPLY(fp_sqr) APPLY(fp_dot) APPLY(fp_canonical) APPLY(fp_inverse) \
     APPLY(fr_add) APPLY(fr_sub) APPLY(fr_mul) APPLY(fr_reduce) APPLY(fr_inverse) \
+    APPLY(fr_add_2r) APPLY(fr_sub_2r) APPLY(fr_mul_2r) \
     APPLY(fp2_mul) APPLY(fp2_sqr) APPLY(fp2_inverse) \
     APPLY(g1_add_affine) APPLY(g1_add) APPLY(g1_double) APPLY(g1_to_affine) APPLY(g1_affine_pair) \
     APPLY(g2_add_affine) APPLY(g2_add) APPLY(g2_double) APPLY(g2_to_affine) APPLY(g2_affine_pair)

@@ -4,6 +4,7 @@
 //! Engine --SubmitJob, CancelJob, PreloadCircuit, …--> Scheduler --…Circuit, SynthesizeWitness, Verify*, CheckKey--> Synthesizer
 //!                                                    --ProvePartition, PreloadSrs + LaneCredit--> one GpuDevice
 //! Synthesizer --WitnessSynthesized, ProofsVerified, …--> Scheduler <--PartitionProved, PartitionFailed, LaneFreed-- GpuDevice
+//! Scheduler   --Op--> journal (a thread) --JournalWritten--> Scheduler
 //! Supervisor  --DeviceReady, DeviceLost, ActorDied, DeviceWithdrawn, Drain--> Scheduler
 //! ```
 //!
@@ -13,14 +14,17 @@
 //! There is one way out, `Scheduler::finish`; and if this actor itself dies, its callers' channels close and they
 //! get an error.
 
+mod backlog;
 mod blame;
 mod circuit_facts;
 mod circuits;
 mod devices;
+mod durable;
 mod flow;
 mod intake;
 mod job;
 mod lifecycle;
+mod lifeline;
 mod memory;
 mod outcome;
 mod results;
@@ -37,15 +41,20 @@ use actix::{Actor, AsyncContext, Context, Recipient};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::backlog::Backlog;
 use self::blame::KeyCheck;
 use self::circuits::Circuit;
 use self::devices::Devices;
+use self::durable::Durable;
 use self::job::Job;
+use self::lifeline::Told;
 use self::memory::HostMemory;
 use self::srs_store::Wanted;
+use crate::actors::Pace;
 use crate::circuits::{WorkKind, Workload};
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::LaneFreed;
+use crate::messages::events::EventSink;
 use crate::messages::job::{JobEvent, JobResult, ReleaseTicket};
 use crate::messages::lifecycle::Drained;
 use crate::messages::srs::SrsPreloaded;
@@ -75,6 +84,8 @@ pub struct SchedulerConfig {
     pub warmup: Vec<Arc<dyn Workload>>,
     /// How long a circuit may be idle before it is let go of, here and on the devices; `None`: until its memory is wanted.
     pub idle_limit: Option<Duration>,
+    pub pace: Pace,
+    pub events: EventSink,
 }
 
 /// A job that has ended, kept so that the same request attaches to it.
@@ -83,6 +94,8 @@ struct EndedJob {
     identity: Option<WorkIdentity>,
     accepted: JobEvent,
     result: JobResult,
+    /// In the journal.
+    is_durable: bool,
 }
 
 /// Where this actor can be told things, for guards that tell it.
@@ -103,10 +116,18 @@ pub struct Scheduler {
     ended: HashMap<JobId, EndedJob>,
     ended_order: VecDeque<JobId>,
     identities: Identities,
+    /// Of them: they have a limit of their own.
+    num_critical: usize,
     /// Partitions without a witness.
-    waiting: BTreeSet<(JobId, PartitionIndex)>,
+    waiting: Backlog,
     /// Partitions with a witness and without a device.
-    ready: BTreeSet<(JobId, PartitionIndex)>,
+    ready: Backlog,
+    /// As `ready`, but not every device will do: each is looked at by itself.
+    ready_particular: BTreeSet<(JobId, PartitionIndex)>,
+    /// Partitions whose proof did not verify, and nobody knows yet whose fault that is.
+    suspects: BTreeSet<(JobId, PartitionIndex)>,
+    /// A device is gone for good since placements were last looked at.
+    placements_changed: bool,
     deadlines: BTreeSet<(Duration, JobId)>,
     num_synthesizing: usize,
     circuits: BTreeMap<CircuitId, Circuit>,
@@ -115,9 +136,11 @@ pub struct Scheduler {
     /// Circuits of the warmup list that were not loaded, and why.
     warmup_failures: BTreeMap<CircuitId, String>,
     devices: Devices,
-    /// Of circuits, of witnesses and row values, and of the host's own proofs.
+    /// Of circuits, of witnesses, and of the host's own proofs.
     memory: HostMemory,
     key_check: Option<KeyCheck>,
+    /// The journal, and what of it is still to be queued.
+    durable: Durable,
     next_job: u64,
     next_ticket: u64,
     draining: bool,
@@ -127,10 +150,11 @@ pub struct Scheduler {
     /// The devices' own figures, for the status alone: no decision is made by them.
     board: StatusBoard,
     published_at: Option<Duration>,
+    told: Told,
 }
 
-/// How often deadlines are looked at and the status is published when nothing else happens.
-const TICK: Duration = Duration::from_millis(50);
+/// How long a device that refused work is left alone.
+const REST: Duration = Duration::from_millis(50);
 
 impl Scheduler {
     pub fn new(
@@ -149,8 +173,12 @@ impl Scheduler {
             ended: HashMap::new(),
             ended_order: VecDeque::new(),
             identities: Identities::default(),
-            waiting: BTreeSet::new(),
-            ready: BTreeSet::new(),
+            num_critical: 0,
+            waiting: Backlog::new(config.queue),
+            ready: Backlog::new(config.queue),
+            ready_particular: BTreeSet::new(),
+            suspects: BTreeSet::new(),
+            placements_changed: false,
             deadlines: BTreeSet::new(),
             num_synthesizing: 0,
             circuits: BTreeMap::new(),
@@ -159,6 +187,7 @@ impl Scheduler {
             devices: Devices::new(config.devices.iter().cloned(), config.health),
             memory: HostMemory::new(config.host_memory_budget_bytes),
             key_check: None,
+            durable: Durable::default(),
             next_job: 1,
             next_ticket: 1,
             draining: false,
@@ -167,6 +196,7 @@ impl Scheduler {
             status,
             board,
             published_at: None,
+            told: Told::default(),
             config,
         }
     }
@@ -194,13 +224,14 @@ impl Actor for Scheduler {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         let address = ctx.address();
+        self.durable.start(&address);
         self.own = Some(OwnAddress {
             lane_freed: address.clone().recipient(),
             srs_preloaded: address.clone().recipient(),
             ticket_released: address.recipient(),
         });
         // Idempotent: ticks that were missed come in a burst.
-        ctx.run_interval(TICK, |actor, _| actor.tick());
+        ctx.run_interval(self.config.pace.scheduler_tick, |actor, _| actor.tick());
         self.want_warmup();
         self.publish();
     }

@@ -29,10 +29,13 @@ use crate::actors::gpu_device::{DeviceConfig, DeviceHandle, DevicePeers, DeviceS
 use crate::actors::scheduler::{Scheduler, SchedulerConfig};
 use crate::actors::synthesizer::pool::WorkerPool;
 use crate::actors::synthesizer::{Synthesizer, SynthesizerConfig};
-use crate::actors::ArbiterLayout;
+use crate::actors::{ArbiterLayout, Pace};
 use crate::error::ErrorClass;
 use crate::ids::DeviceId;
+use crate::journal::OpenJournal;
+use crate::messages::events::EventSink;
 use crate::messages::job::{CancelJob, SubmitJob};
+use crate::messages::journal::AttachJob;
 use crate::messages::lifecycle::{
     ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
     StopActor, Withdrawal,
@@ -52,6 +55,8 @@ pub struct SupervisorConfig {
     pub restarts: RestartPolicy,
     /// A device that has not opened by then is reported; it still counts when it does.
     pub device_start_limit: Duration,
+    pub pace: Pace,
+    pub events: EventSink,
 }
 
 /// What the engine's handles may say, and read.
@@ -61,6 +66,7 @@ pub struct EngineLinks {
     pub cancel: Recipient<CancelJob>,
     pub preload: Recipient<PreloadCircuit>,
     pub evict: Recipient<EvictCircuit>,
+    pub attach: Recipient<AttachJob>,
     /// Changes when the Synthesizer is rebuilt.
     pub decode: watch::Receiver<Recipient<DecodeRequest>>,
     pub shutdown: Recipient<Shutdown>,
@@ -111,14 +117,13 @@ pub struct Supervisor {
     arbiters: Vec<Arbiter>,
     slots: Vec<DeviceSlot>,
     board: StatusBoard,
+    /// For the Scheduler.
+    journal: Option<OpenJournal>,
     scheduler: Option<Addr<Scheduler>>,
     synthesizer: Option<Addr<Synthesizer>>,
     decode: Option<watch::Sender<Recipient<DecodeRequest>>>,
     phase: Phase,
 }
-
-/// How often addresses are looked at: a death is noticed within this.
-const TICK: Duration = Duration::from_millis(20);
 
 /// How long devices may take to let go of cancelled work, before they are stopped all the same.
 const DEVICE_DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -141,11 +146,18 @@ impl Supervisor {
             arbiters: Vec::new(),
             slots: Vec::new(),
             board: StatusBoard::default(),
+            journal: None,
             scheduler: None,
             synthesizer: None,
             decode: None,
             phase: Phase::Running,
         }
+    }
+
+    /// With a journal for the Scheduler.
+    pub fn with_journal(mut self, journal: Option<OpenJournal>) -> Self {
+        self.journal = journal;
+        self
     }
 
     fn now(&self) -> Duration {
@@ -160,7 +172,11 @@ impl Supervisor {
         let (status, reader) = watch::channel(Arc::new(EngineStatus::default()));
         let drained = ctx.address().recipient();
         let board = StatusBoard::clone(&self.board);
-        self.scheduler = Some(Scheduler::new(self.config.scheduler.clone(), drained, status, board).start());
+        let mut scheduler = Scheduler::new(self.config.scheduler.clone(), drained, status, board);
+        if let Some(journal) = self.journal.take() {
+            scheduler = scheduler.with_journal(journal);
+        }
+        self.scheduler = Some(scheduler.start());
         reader
     }
 
@@ -216,6 +232,7 @@ impl Supervisor {
             lost: vec![scheduler.recipient(), ctx.address().recipient()],
             drained: ctx.address().recipient(),
             board: StatusBoard::clone(&self.board),
+            events: self.config.events.clone(),
         };
         let config = self.config.device.clone();
         let slot = &mut self.slots[index];
@@ -358,6 +375,7 @@ impl Actor for Supervisor {
             cancel: self.scheduler().clone().recipient(),
             preload: self.scheduler().clone().recipient(),
             evict: self.scheduler().clone().recipient(),
+            attach: self.scheduler().clone().recipient(),
             decode: decode_reader,
             shutdown: ctx.address().recipient(),
             status,
@@ -366,7 +384,7 @@ impl Actor for Supervisor {
         if nobody {
             ctx.notify(Shutdown { drain: Duration::ZERO });
         }
-        ctx.run_interval(TICK, Self::tick);
+        ctx.run_interval(self.config.pace.supervisor_tick, Self::tick);
     }
 }
 

@@ -7,9 +7,12 @@
 //! The actor itself only orders tasks: it hands one to the pool when a thread is free, and keeps the others ranked.
 //! Verification goes before everything, since it finishes what is nearly done; all else goes by priority, so that a
 //! CRITICAL job waits for no other's work at any step. Within a level decoding goes first, since a caller waits for
-//! it; then circuits, then the host's own proofs, then witnesses. A task's panic becomes a typed error, and the thread survives.
+//! it; then circuits, then the host's own proofs, then witnesses. One thread more than there are cores for is kept for
+//! verification and CRITICAL work, which then need not wait for the end of a witness that takes a minute. A task's
+//! panic becomes a typed error, and the thread survives.
 
 mod circuits;
+pub mod host;
 pub mod pool;
 mod tasks;
 
@@ -18,18 +21,21 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Recipient, ResponseFuture};
 use tokio::sync::oneshot;
 
+use self::host::{HostTask, HostWork, RealHost};
 use self::pool::{Refused, Task, WorkerPool};
+use crate::circuits::WorkDecoder;
 use crate::error::{EngineError, ScheduleError};
 use crate::messages::job::Priority;
 use crate::messages::lifecycle::StopActor;
 use crate::messages::synthesis::{
-    CheckKey, DecodeRequest, MeasureCircuit, PrepareCircuit, SynthesizeWitness, SynthesizerAddress,
-    SynthesizerPeers, VerifyJob, VerifyProofs, WorkerFreed,
+    CheckKey, DecodeRequest, DecodedRequest, MeasureCircuit, PrepareCircuit, SynthesizeWitness,
+    SynthesizerAddress, SynthesizerPeers, VerifyJob, VerifyProofs, WorkerFreed,
 };
 use crate::policy::admission::limit_of;
 
@@ -39,6 +45,8 @@ pub struct SynthesizerConfig {
     pub params_dir: PathBuf,
     pub shape_cache_dir: Option<PathBuf>,
     pub verdict_dir: Option<PathBuf>,
+    /// Of a host's own formats.
+    pub decoders: Vec<Arc<dyn WorkDecoder>>,
     /// Requests that may wait to be decoded; CRITICAL ones have a limit of their own ([`limit_of`]).
     pub max_waiting_decodes: usize,
 }
@@ -68,6 +76,11 @@ impl TaskRank {
     fn new(class: TaskClass, priority: Priority, arrival: u64) -> Self {
         Self { is_not_verify: class != TaskClass::Verify, priority: Reverse(priority), class, arrival }
     }
+
+    /// It may take the thread that is kept for such work.
+    fn is_express(&self) -> bool {
+        !self.is_not_verify || self.priority.0 == Priority::Critical
+    }
 }
 
 /// Requests that wait to be decoded.
@@ -81,7 +94,9 @@ struct WaitingDecodes {
 pub struct Synthesizer {
     config: SynthesizerConfig,
     pool: WorkerPool,
-    peers: SynthesizerPeers,
+    host: Arc<dyn HostWork>,
+    /// Shared with tasks: a clone of nine addresses costs more than some of them.
+    peers: Arc<SynthesizerPeers>,
     waiting: BTreeMap<TaskRank, Task>,
     waiting_decodes: WaitingDecodes,
     busy_threads: usize,
@@ -96,10 +111,12 @@ const FULL_POOL_RETRY: Duration = Duration::from_millis(50);
 
 impl Synthesizer {
     pub fn new(config: SynthesizerConfig, pool: WorkerPool, peers: SynthesizerPeers) -> Self {
+        let host = pool.simulated_host().unwrap_or_else(|| Arc::new(RealHost { config: config.clone() }));
         Self {
             config,
             pool,
-            peers,
+            host,
+            peers: Arc::new(peers),
             waiting: BTreeMap::new(),
             waiting_decodes: WaitingDecodes::default(),
             busy_threads: 0,
@@ -128,9 +145,20 @@ impl Synthesizer {
         self.feed(ctx);
     }
 
+    fn give(&mut self, command: HostTask, ctx: &mut Context<Self>) {
+        let (class, priority) = (command.class(), command.priority());
+        let takes = self.host.duration(&command);
+        let (host, peers) = (Arc::clone(&self.host), Arc::clone(&self.peers));
+        let work = Box::new(move || host.run(command, &peers));
+        self.add(class, priority, Task { work, takes }, ctx);
+    }
+
     /// Hands tasks to the pool while threads are free.
     fn feed(&mut self, ctx: &mut Context<Self>) {
-        while self.busy_threads < self.pool.num_threads().max(1) {
+        while let Some((rank, _)) = self.waiting.first_key_value() {
+            if self.busy_threads >= self.pool.num_threads().max(1) + usize::from(rank.is_express()) {
+                return;
+            }
             let Some((rank, task)) = self.waiting.pop_first() else { return };
             let freed = self.freed.clone().expect("set when the actor started");
             match self.pool.run(task, freed) {
@@ -169,7 +197,7 @@ impl Handler<WorkerFreed> for Synthesizer {
 }
 
 impl Handler<DecodeRequest> for Synthesizer {
-    type Result = ResponseFuture<Result<std::sync::Arc<dyn crate::circuits::Workload>, EngineError>>;
+    type Result = ResponseFuture<Result<DecodedRequest, EngineError>>;
 
     fn handle(&mut self, decode: DecodeRequest, ctx: &mut Self::Context) -> Self::Result {
         let waiting = self.waiting_decodes;
@@ -180,14 +208,14 @@ impl Handler<DecodeRequest> for Synthesizer {
             return Box::pin(async move { Err(full.into()) });
         }
         let (reply, decoded) = oneshot::channel();
-        let params_dir = self.config.params_dir.clone();
+        let (params_dir, decoders) = (self.config.params_dir.clone(), self.config.decoders.clone());
         self.waiting_decodes.all += 1;
         self.waiting_decodes.critical += usize::from(decode.priority == Priority::Critical);
-        let task: Task = Box::new(move || {
+        let work = Box::new(move || {
             // The caller may have gone away; then nobody needs the answer.
-            let _ = reply.send(tasks::decode(*decode.request, &params_dir));
+            let _ = reply.send(tasks::decode(decode.request, decode.keep_bytes, &params_dir, &decoders));
         });
-        self.add(TaskClass::Decode, decode.priority, task, ctx);
+        self.add(TaskClass::Decode, decode.priority, Task { work, takes: Duration::ZERO }, ctx);
         let stopping = Rc::clone(&self.stopping);
         Box::pin(async move {
             decoded.await.unwrap_or_else(|_| {
@@ -201,66 +229,26 @@ impl Handler<DecodeRequest> for Synthesizer {
     }
 }
 
-impl Handler<MeasureCircuit> for Synthesizer {
-    type Result = ();
+/// Commands that a worker answers.
+macro_rules! to_worker {
+    ($($command:ty => $task:ident),* $(,)?) => {$(
+        impl Handler<$command> for Synthesizer {
+            type Result = ();
 
-    fn handle(&mut self, measure: MeasureCircuit, ctx: &mut Self::Context) {
-        let (config, peers) = (self.config.clone(), self.peers.clone());
-        let priority = measure.priority;
-        let task: Task = Box::new(move || circuits::measure_circuit(measure, &config, &peers));
-        self.add(TaskClass::Measure, priority, task, ctx);
-    }
+            fn handle(&mut self, command: $command, ctx: &mut Self::Context) {
+                self.give(HostTask::$task(command), ctx);
+            }
+        }
+    )*};
 }
 
-impl Handler<PrepareCircuit> for Synthesizer {
-    type Result = ();
-
-    fn handle(&mut self, prepare: PrepareCircuit, ctx: &mut Self::Context) {
-        let (config, peers) = (self.config.clone(), self.peers.clone());
-        let priority = prepare.priority;
-        let task: Task = Box::new(move || circuits::prepare_circuit(prepare, &config, &peers));
-        self.add(TaskClass::Prepare, priority, task, ctx);
-    }
-}
-
-impl Handler<SynthesizeWitness> for Synthesizer {
-    type Result = ();
-
-    fn handle(&mut self, command: SynthesizeWitness, ctx: &mut Self::Context) {
-        let (priority, peers) = (command.priority, self.peers.clone());
-        let task: Task = Box::new(move || tasks::synthesize(command, &peers));
-        self.add(TaskClass::Witness, priority, task, ctx);
-    }
-}
-
-impl Handler<VerifyProofs> for Synthesizer {
-    type Result = ();
-
-    fn handle(&mut self, command: VerifyProofs, ctx: &mut Self::Context) {
-        let (priority, peers) = (command.priority, self.peers.clone());
-        let task: Task = Box::new(move || tasks::verify_proofs(command, &peers));
-        self.add(TaskClass::Verify, priority, task, ctx);
-    }
-}
-
-impl Handler<CheckKey> for Synthesizer {
-    type Result = ();
-
-    fn handle(&mut self, command: CheckKey, ctx: &mut Self::Context) {
-        let (priority, peers) = (command.priority, self.peers.clone());
-        let task: Task = Box::new(move || tasks::check_key(command, &peers));
-        self.add(TaskClass::CheckKey, priority, task, ctx);
-    }
-}
-
-impl Handler<VerifyJob> for Synthesizer {
-    type Result = ();
-
-    fn handle(&mut self, command: VerifyJob, ctx: &mut Self::Context) {
-        let (priority, peers) = (command.priority, self.peers.clone());
-        let task: Task = Box::new(move || tasks::verify_job(command, &peers));
-        self.add(TaskClass::Verify, priority, task, ctx);
-    }
+to_worker! {
+    MeasureCircuit => Measure,
+    PrepareCircuit => Prepare,
+    SynthesizeWitness => Witness,
+    VerifyProofs => Verify,
+    CheckKey => CheckKey,
+    VerifyJob => VerifyJob,
 }
 
 impl Handler<StopActor> for Synthesizer {

@@ -25,10 +25,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::DeviceError;
-use crate::groth16::{Assignment, Blinding, Evaluations, Proof, R1csShape, Srs};
+use crate::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, DeviceId, WorkRef};
-use crate::policy::plan::{ProvePlan, QuerySet};
+use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +50,12 @@ pub struct DeviceInfo {
 pub struct LaneIndex(pub u32);
 
 /// The steps of one proof, in order. Cancellation and overtaking happen between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// SRS made resident (or streaming prepared), witness on the device.
     Upload,
-    /// Row values, if the witness came without them.
+    /// Row values of the witness.
     Evaluate,
     Quotient,
     SumH,
@@ -114,9 +117,8 @@ pub struct PartitionWork {
     pub circuit: CircuitId,
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
-    pub assignment: Arc<Assignment>,
-    /// Row values, if the witness check already made them: consumed by [`Stage::Quotient`].
-    pub evaluations: Option<Evaluations>,
+    /// Checked against the shape: its constraints hold.
+    pub witness: Arc<PackedWitness>,
     pub blinding: Blinding,
 }
 
@@ -206,9 +208,9 @@ pub type BackendWaker = Arc<dyn Fn() + Send + Sync>;
 /// One open device. Created, used and dropped on its actor's thread; need not be `Send`.
 ///
 /// No method waits. The actor calls them within these rules, so a backend may treat a violation as a bug:
-/// a lane is empty at [`begin`](Self::begin); stages come in the order of [`Stage::ALL`] (without `Evaluate` if the
-/// work has evaluations), each once, at most 1 + [`stages_ahead`](Self::stages_ahead) of them unfinished; after an
-/// `Err`, a `StageFailed` or an `Aborted` the lane is empty.
+/// a lane is empty at [`begin`](Self::begin); stages come in the order of [`Stage::ALL`], each once, at most
+/// 1 + [`stages_ahead`](Self::stages_ahead) of them unfinished; after an `Err`, a `StageFailed` or an `Aborted` the lane
+/// is empty.
 pub trait DeviceBackend: Unpin + 'static {
     fn info(&self) -> DeviceInfo;
 
@@ -218,6 +220,13 @@ pub trait DeviceBackend: Unpin + 'static {
     fn stages_ahead(&self) -> u32;
 
     fn memory_model(&self) -> MemoryModel;
+
+    /// The sizes that decide what memory such work takes: its own. A simulated device says those of the circuit that
+    /// it stands for.
+    fn sizes(&self, circuit: &CircuitId, shape: &R1csShape, srs: &Srs) -> (ShapeSummary, SrsSummary) {
+        let _ = circuit;
+        (ShapeSummary::of(shape), SrsSummary::of(srs))
+    }
 
     /// Gives an empty `lane` a partition to run as `plan` says: in every stage no more than
     /// `plan.stage_bytes[stage]` of working memory, and `plan.resident` queries loaded by the `Upload` stage unless

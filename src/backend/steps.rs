@@ -4,17 +4,17 @@ use blstrs::{G1Projective, G2Projective, Scalar};
 
 use crate::backend::{PartitionWork, Stage};
 use crate::error::DeviceError;
-use crate::groth16::domain::quotient;
-use crate::groth16::prover::{assemble, sum_a, sum_b_g1, sum_b_g2, sum_h, sum_l};
-use crate::groth16::{Evaluations, Proof, QuerySums};
+use crate::groth16::domain::quotient_bytes;
+use crate::groth16::prover::{assemble, divide, evaluate, sum_a, sum_b_g1, sum_b_g2, sum_h, sum_l};
+use crate::groth16::{Proof, QuerySums};
 
 const SCALAR_BYTES: u64 = 32;
 
 /// A partition between two of its stages. Each stage frees what later ones do not need.
 pub struct ProofSteps {
     work: PartitionWork,
-    /// From `Evaluate` (or given) to `Quotient`.
-    evaluations: Option<Evaluations>,
+    /// Row values of A and B, from `Evaluate` to `Quotient`.
+    rows: Option<[Vec<Scalar>; 2]>,
     /// From `Quotient` to `SumH`.
     quotient: Option<Vec<Scalar>>,
     sums: PartialSums,
@@ -38,9 +38,8 @@ impl PartialSums {
 }
 
 impl ProofSteps {
-    pub fn new(mut work: PartitionWork) -> Self {
-        let evaluations = work.evaluations.take();
-        Self { work, evaluations, quotient: None, sums: PartialSums::default(), proof: None, peak_bytes: 0 }
+    pub fn new(work: PartitionWork) -> Self {
+        Self { work, rows: None, quotient: None, sums: PartialSums::default(), proof: None, peak_bytes: 0 }
     }
 
     /// Runs one stage on the calling thread and rayon's.
@@ -49,6 +48,7 @@ impl ProofSteps {
     /// [`DeviceError::Fault`] if an earlier stage is missing or the witness is of another shape: both are ruled out
     /// before a backend gets the work.
     pub fn run(&mut self, stage: Stage) -> Result<(), DeviceError> {
+        let PartitionWork { srs, shape, witness, .. } = &self.work;
         match stage {
             // Everything is read where it lies.
             Stage::Upload => {}
@@ -56,18 +56,12 @@ impl ProofSteps {
             Stage::Quotient => self.divide()?,
             Stage::SumH => {
                 let quotient = self.quotient.take().ok_or_else(|| self.missing(stage, "quotient"))?;
-                self.sums.h = Some(sum_h(&self.work.srs, &quotient));
+                self.sums.h = Some(sum_h(&self.work.srs, quotient));
             }
-            Stage::SumL => self.sums.l = Some(sum_l(&self.work.srs, &self.work.assignment)),
-            Stage::SumA => {
-                self.sums.a = Some(sum_a(&self.work.srs, &self.work.shape, &self.work.assignment));
-            }
-            Stage::SumBG1 => {
-                self.sums.b_g1 = Some(sum_b_g1(&self.work.srs, &self.work.shape, &self.work.assignment));
-            }
-            Stage::SumBG2 => {
-                self.sums.b_g2 = Some(sum_b_g2(&self.work.srs, &self.work.shape, &self.work.assignment));
-            }
+            Stage::SumL => self.sums.l = Some(sum_l(srs, shape, witness)),
+            Stage::SumA => self.sums.a = Some(sum_a(srs, shape, witness)),
+            Stage::SumBG1 => self.sums.b_g1 = Some(sum_b_g1(srs, shape, witness)),
+            Stage::SumBG2 => self.sums.b_g2 = Some(sum_b_g2(srs, shape, witness)),
             Stage::Assemble => {
                 let sums = self.sums.complete().ok_or_else(|| self.missing(stage, "a query's sum"))?;
                 self.proof = Some(assemble(&self.work.srs.vk, &sums, &self.work.blinding));
@@ -82,11 +76,11 @@ impl ProofSteps {
         self.proof.take()
     }
 
-    /// Bytes of the vectors held now: witness, row values, quotient.
+    /// Bytes of the vectors held now: row values, quotient. The witness is the sender's, who accounts for it.
     pub fn memory_bytes(&self) -> u64 {
-        let rows = self.evaluations.as_ref().map_or(0, |rows| rows.a.len() + rows.b.len() + rows.c.len());
+        let rows = self.rows.as_ref().map_or(0, |[a, b]| a.len() + b.len());
         let quotient = self.quotient.as_ref().map_or(0, Vec::len);
-        self.work.assignment.num_bytes() + SCALAR_BYTES * (rows + quotient) as u64
+        SCALAR_BYTES * (rows + quotient) as u64
     }
 
     /// The highest value of the same so far, also within stages.
@@ -95,23 +89,18 @@ impl ProofSteps {
     }
 
     fn evaluate(&mut self) -> Result<(), DeviceError> {
-        let evaluations =
-            self.work.shape.evaluate(&self.work.assignment).map_err(|error| DeviceError::Fault {
-                at: self.work.at.clone(),
-                stage: Stage::Evaluate.as_str(),
-                what: error.to_string(),
-            })?;
-        self.evaluations = Some(evaluations);
+        let rows = evaluate(&self.work.shape, &self.work.witness);
+        self.rows = Some(rows.map_err(|error| self.fault(Stage::Evaluate, error.to_string()))?);
         Ok(())
     }
 
     fn divide(&mut self) -> Result<(), DeviceError> {
-        let evaluations =
-            self.evaluations.take().ok_or_else(|| self.missing(Stage::Quotient, "row values"))?;
-        let domain_log2 = self.work.shape.domain_log2();
-        // The row values grow to the domain's size in place.
-        self.note_memory(self.work.assignment.num_bytes() + ((3 * SCALAR_BYTES) << domain_log2));
-        self.quotient = Some(quotient(evaluations, domain_log2));
+        let [a, b] = self.rows.take().ok_or_else(|| self.missing(Stage::Quotient, "row values"))?;
+        let PartitionWork { shape, witness, .. } = &self.work;
+        let peak_bytes = quotient_bytes(shape.domain_log2());
+        let quotient = divide(shape, witness, a, b);
+        self.quotient = Some(quotient.map_err(|error| self.fault(Stage::Quotient, error.to_string()))?);
+        self.note_memory(peak_bytes);
         Ok(())
     }
 
@@ -120,10 +109,10 @@ impl ProofSteps {
     }
 
     fn missing(&self, stage: Stage, what: &str) -> DeviceError {
-        DeviceError::Fault {
-            at: self.work.at.clone(),
-            stage: stage.as_str(),
-            what: format!("{what} missing: stages came out of order"),
-        }
+        self.fault(stage, format!("{what} missing: stages came out of order"))
+    }
+
+    fn fault(&self, stage: Stage, what: String) -> DeviceError {
+        DeviceError::Fault { at: self.work.at.clone(), stage: stage.as_str(), what }
     }
 }

@@ -1,12 +1,14 @@
 //! The Filecoin circuits that are known: names, sizes, parameter files, registered proof numbers.
 //!
-//! Four kinds times five sector sizes. Circuits of 2 KiB, 8 MiB and 512 MiB sectors can be built here; those of
-//! 32 GiB and 64 GiB sectors are known by name, file and size only.
+//! Four kinds times five sector sizes; and, for tests of sizes between those, PoRep circuits scaled down to fewer
+//! challenges, which no network has.
 
 mod registered;
 mod sizes;
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use rand_chacha::ChaCha20Rng;
@@ -171,11 +173,6 @@ impl SectorSize {
         }
     }
 
-    /// Whether circuits of this size can be built here: those whose replica trees have one layer of arity 8.
-    pub fn is_supported(self) -> bool {
-        matches!(self, Self::Size2KiB | Self::Size8MiB | Self::Size512MiB)
-    }
-
     /// Index into tables of registered proofs.
     fn index(self) -> u64 {
         match self {
@@ -197,6 +194,26 @@ impl SectorSize {
     }
 }
 
+impl FromStr for SectorSize {
+    type Err = RequestError;
+
+    /// `32GiB`, `32 GiB` or `32g` in any case, or the number of bytes.
+    fn from_str(text: &str) -> Result<Self, RequestError> {
+        let by_bytes = text.parse().ok().and_then(Self::from_bytes);
+        let by_name = || {
+            let is_named = |size: &Self| {
+                let names = [size.suffix(), size.proof_name(), &size.to_string()].map(str::to_lowercase);
+                names.contains(&text.to_lowercase())
+            };
+            Self::ALL.into_iter().find(is_named)
+        };
+        by_bytes.or_else(by_name).ok_or_else(|| RequestError::Field {
+            field: "sector_size".into(),
+            what: format!("{text:?} is none of 2KiB, 8MiB, 512MiB, 32GiB, 64GiB"),
+        })
+    }
+}
+
 impl fmt::Display for SectorSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -214,11 +231,32 @@ impl fmt::Display for SectorSize {
 pub struct CircuitSpec {
     pub kind: ProofKind,
     pub sector_size: SectorSize,
+    /// Challenges of a scaled-down PoRep; `None` for the network's own circuits.
+    test_challenges: Option<NonZeroU32>,
 }
 
 impl CircuitSpec {
+    /// The network's circuit of this kind and size.
     pub fn new(kind: ProofKind, sector_size: SectorSize) -> Self {
-        Self { kind, sector_size }
+        Self { kind, sector_size, test_challenges: None }
+    }
+
+    /// PoRep's circuit with fewer challenges than the network's, e.g. `porep-32g-k1`: the same constraints fewer times
+    /// over. For tests and measurements; the network has no key for it. `None` unless the number is 1 to the network's,
+    /// which is the network's own circuit.
+    pub fn scaled_porep(sector_size: SectorSize, challenges: u32) -> Option<Self> {
+        let full = Self::new(ProofKind::PorepSealCommit, sector_size);
+        let test_challenges = NonZeroU32::new(challenges)?;
+        match challenges.cmp(&full.num_challenges()) {
+            Ordering::Less => Some(Self { test_challenges: Some(test_challenges), ..full }),
+            Ordering::Equal => Some(full),
+            Ordering::Greater => None,
+        }
+    }
+
+    /// Whether this is no circuit of the network, but one of its circuits with fewer challenges.
+    pub fn is_scaled(&self) -> bool {
+        self.test_challenges.is_some()
     }
 
     /// All twenty, by kind, then by size.
@@ -229,22 +267,40 @@ impl CircuitSpec {
             .collect()
     }
 
-    /// By id: `porep-2k`, `wpost-32g`.
+    /// By id: `porep-2k`, `wpost-32g`, `porep-32g-k1`.
     pub fn by_id(id: &str) -> Option<Self> {
-        Self::all().into_iter().find(|spec| spec.name() == id)
+        if let Some(spec) = Self::all().into_iter().find(|spec| spec.name() == id) {
+            return Some(spec);
+        }
+        let (full, challenges) = id.rsplit_once("-k")?;
+        let full = Self::all().into_iter().find(|spec| spec.name() == full)?;
+        if full.kind != ProofKind::PorepSealCommit {
+            return None;
+        }
+        // An id has one spelling: not `-k01`, and not the network's own number.
+        Self::scaled_porep(full.sector_size, challenges.parse().ok()?).filter(|spec| spec.name() == id)
     }
 
+    /// The id, as jobs, files and reports name the circuit: `porep-2k`.
     pub fn id(&self) -> CircuitId {
         CircuitId::new(self.name())
     }
 
     fn name(&self) -> String {
-        format!("{}-{}", self.kind.circuit_prefix(), self.sector_size.suffix())
+        format!("{}-{}", self.kind.circuit_prefix(), self.size_name())
     }
 
-    /// Whether proofs of this circuit can be made here.
-    pub fn is_supported(&self) -> bool {
-        self.sector_size.is_supported()
+    /// The last part of its id: sector size and, of a scaled-down circuit, its challenges.
+    fn size_name(&self) -> String {
+        match self.test_challenges {
+            Some(challenges) => format!("{}-k{challenges}", self.sector_size.suffix()),
+            None => self.sector_size.suffix().to_owned(),
+        }
+    }
+
+    /// Whether it is one of the large circuits of the network's real sectors, of some 2^26 to 2^27 constraints.
+    pub fn is_full_size(&self) -> bool {
+        self.is_production() && self.kind != ProofKind::WinningPost && !self.is_scaled()
     }
 
     /// Partitions of one job. Non-interactive PoRep has more ([`Self::num_noninteractive_partitions`]); a WindowPoSt
@@ -269,6 +325,9 @@ impl CircuitSpec {
 
     /// Challenges of one partition (PoRep, SnapDeals) or of one sector (PoSt).
     pub fn num_challenges(&self) -> u32 {
+        if let Some(challenges) = self.test_challenges {
+            return challenges.get();
+        }
         match self.kind {
             ProofKind::PorepSealCommit if self.is_production() => 18,
             ProofKind::PorepSealCommit => 2,
@@ -365,7 +424,7 @@ impl CircuitSpec {
 
     /// What the seed of this circuit's test parameters is the SHA-256 of.
     pub fn test_params_seed(&self) -> String {
-        format!("groth16-test-params/v1/{}/{}", self.kind.seed_name(), self.sector_size.suffix())
+        format!("groth16-test-params/v1/{}/{}", self.kind.seed_name(), self.size_name())
     }
 
     /// The generator from which this circuit's test parameters are drawn. Anyone can draw the same: these
@@ -378,17 +437,10 @@ impl CircuitSpec {
     /// [`Self::sizes`].
     ///
     /// # Errors
-    /// [`SynthesisError::Circuit`] if circuits of this sector size cannot be built here.
+    /// [`SynthesisError::Circuit`] if the library refuses to build it.
     pub fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
-        if !self.is_supported() {
-            return Err(SynthesisError::Circuit(format!(
-                "{}: circuits of {} sectors are not built in",
-                self.name(),
-                self.sector_size
-            )));
-        }
         match self.kind {
-            ProofKind::PorepSealCommit => porep::record_shape(self.sector_size),
+            ProofKind::PorepSealCommit => porep::record_shape(self),
             ProofKind::SnapDealsUpdate => snap::record_shape(self.sector_size),
             ProofKind::WindowPostPartition => window_post::record_shape(self.sector_size),
             ProofKind::WinningPost => winning_post::record_shape(self.sector_size),

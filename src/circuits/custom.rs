@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::circuits::workload::partition_of;
 use crate::circuits::{SrsSource, WorkKind, Workload};
 use crate::error::SynthesisError;
-use crate::groth16::{Assignment, R1csShape};
+use crate::groth16::{PackedWitness, R1csShape};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 /// One job of a host's own circuit: one instance per partition.
@@ -49,6 +49,7 @@ where
         self
     }
 
+    /// The job as the engine takes it: `ProofRequest::new(Payload::Workload(…))`.
     pub fn into_workload(self) -> Arc<dyn Workload> {
         Arc::new(self)
     }
@@ -115,9 +116,13 @@ where
         R1csShape::record(self.blank.clone())
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         let (circuit, _) = partition_of(&self.instances, partition)?;
-        Assignment::synthesize(circuit.clone(), shape.num_inputs(), shape.num_aux())
+        PackedWitness::synthesize(circuit.clone(), shape)
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use blstrs::Scalar;
 use ff::PrimeField;
 use serde::de::{self, Deserializer};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::circuits::catalogue::RegisteredProof;
 use crate::circuits::request::{
-    input_folder, json_text, prover_id, read_input, set_inputs, FilecoinRequest, HexBytes,
+    input_folder, json_text, prover_id, read_input, set_inputs, FilecoinRequest, HexBytes, TestScale,
 };
 use crate::circuits::{CircuitSpec, ProofKind, SectorSize, WorkKind, Workload};
 use crate::error::RequestError;
@@ -50,7 +50,10 @@ pub struct Manifest {
     #[serde(default)]
     pub challenged_leaves: BTreeMap<String, Vec<u64>>,
     pub requests: Vec<ManifestRequest>,
-    pub circuit: CircuitField,
+    /// `None` where it was not recorded when the manifest was made.
+    pub circuit: Option<CircuitField>,
+    /// Set where the sector is a forgery for tests and measurements.
+    pub synthetic: Option<SyntheticField>,
     pub groth16: Option<Groth16Field>,
     pub verify_note: Option<String>,
     /// SHA-256 of the other files of the folder.
@@ -92,6 +95,30 @@ pub struct ManifestRequest {
     pub s: Option<Vec<HexScalar>>,
     /// 192 B per partition: what a correct prover makes of `r`, `s` and the recorded parameters.
     pub proof: Option<HexBytes>,
+}
+
+/// How a synthetic sector was made.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct SyntheticField {
+    /// What the sector was drawn from.
+    pub seed: u64,
+    /// PoRep: challenges of each partition, where they or the partitions are not the network's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenges: Option<u32>,
+    /// PoRep: partitions, where they or the challenges are not the network's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u32>,
+}
+
+impl SyntheticField {
+    fn test_scale(&self) -> Result<Option<TestScale>, RequestError> {
+        match (self.challenges, self.partitions) {
+            (None, None) => Ok(None),
+            (Some(challenges), Some(partitions)) => Ok(Some(TestScale { challenges, partitions })),
+            _ => Err(field_error("synthetic", "has one of challenges and partitions, needs both or none")),
+        }
+    }
 }
 
 /// The size of one circuit.
@@ -208,7 +235,23 @@ impl Manifest {
             SectorSize::from_bytes(self.sector_size).ok_or_else(|| RequestError::Unsupported {
                 what: format!("sector_size {} B is none of the network's sector sizes", self.sector_size),
             })?;
-        Ok(CircuitSpec::new(self.proof_kind()?, sector_size))
+        let kind = self.proof_kind()?;
+        match self.test_scale()? {
+            None => Ok(CircuitSpec::new(kind, sector_size)),
+            Some(_) if kind != ProofKind::PorepSealCommit => {
+                Err(field_error("synthetic", format!("challenges and partitions are no fields of {kind}")))
+            }
+            Some(TestScale { challenges, .. }) => CircuitSpec::scaled_porep(sector_size, challenges)
+                .ok_or_else(|| {
+                    let what =
+                        format!("has {challenges} challenges, more than {sector_size} sectors have, or none");
+                    field_error("synthetic", what)
+                }),
+        }
+    }
+
+    fn test_scale(&self) -> Result<Option<TestScale>, RequestError> {
+        self.synthetic.as_ref().map_or(Ok(None), SyntheticField::test_scale)
     }
 
     /// The folder of request `index`'s input files, for a manifest that was read from `path`: see [`input_folder`].
@@ -235,6 +278,7 @@ impl Manifest {
             comm_r_old: bytes(self.comm_r_old),
             comm_r_new: bytes(self.comm_r_new),
             comm_d_new: bytes(self.comm_d_new),
+            test_scale: self.test_scale()?,
             ..FilecoinRequest::default()
         };
         set_inputs(&mut request, kind, dir, &recorded.vanilla)?;

@@ -3,16 +3,21 @@
 //! ```text
 //! FilecoinRequest --decode--> Workload (porep | snap | window_post | winning_post)
 //! bellpepper Circuit + SRS -----> Workload (custom)
+//! SyntheticOptions --generate--> FilecoinRequest (tests and measurements)
+//! EncodedWork --a host's WorkDecoder--> Workload
 //! ```
 
 pub mod catalogue;
 pub mod custom;
+pub mod encoded;
 mod library;
 pub mod manifest;
+pub mod native;
 pub mod porep;
 mod post;
 pub mod request;
 pub mod snap;
+pub mod synthetic;
 pub mod vanilla;
 pub mod window_post;
 pub mod winning_post;
@@ -20,5 +25,6 @@ pub mod workload;
 
 pub use catalogue::{CircuitSpec, ProofKind, SectorSize};
 pub use custom::CustomCircuit;
+pub use encoded::{EncodedWork, Undecoded, WorkDecoder};
 pub use request::FilecoinRequest;
 pub use workload::{catch_panic, ParameterFile, SrsSource, WorkKind, Workload};

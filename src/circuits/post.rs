@@ -5,12 +5,12 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use bellperson::groth16::verify_proof;
 use blstrs::Scalar;
 use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonHasher};
 use filecoin_hashers::{HashFunction, Hasher};
-use filecoin_proofs::constants::SectorShapeBase;
 use filecoin_proofs::parameters::{window_post_setup_params, winning_post_setup_params};
 use filecoin_proofs::{
     partition_vanilla_proofs, single_partition_vanilla_proofs, FallbackPoStSectorProof, PoStConfig, PoStType,
@@ -21,36 +21,36 @@ use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::sector::SectorId;
 use storage_proofs_post::fallback::{
     self, generate_leaf_challenge, get_challenge_index, ChallengeRequirements, FallbackPoSt,
-    FallbackPoStCompound, PublicSector,
+    FallbackPoStCircuit, FallbackPoStCompound, PublicSector,
 };
 
 use crate::circuits::catalogue::RegisteredProof;
 use crate::circuits::library::{accepted, prepared_key, read_proofs, refused, refused_request};
 use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader};
-use crate::circuits::vanilla::{check_path, refuse, PostSectorProof};
+use crate::circuits::vanilla::{check_path, refuse, with_tree, PostSectorProof, SectorTree};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{ProofKind, SrsSource, WorkKind, Workload};
+use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
-type Compound = FallbackPoStCompound<SectorShapeBase>;
-type Scheme = FallbackPoSt<'static, SectorShapeBase>;
-type PublicParams = compound_proof::PublicParams<'static, Scheme>;
-type PublicInputs = fallback::PublicInputs<PoseidonDomain>;
-type SectorProof = FallbackPoStSectorProof<SectorShapeBase>;
+type Compound<Tree> = FallbackPoStCompound<Tree>;
+type Scheme<Tree> = FallbackPoSt<'static, Tree>;
+pub(super) type PublicParams<Tree> = compound_proof::PublicParams<'static, Scheme<Tree>>;
+pub(super) type PublicInputs = fallback::PublicInputs<PoseidonDomain>;
+type SectorProof<Tree> = FallbackPoStSectorProof<Tree>;
 
 /// A decoded PoSt request: one partition.
-pub(super) struct PostJob {
+struct PostJob<Tree: SectorTree> {
     header: JobHeader,
     config: PoStConfig,
-    params: PublicParams,
+    params: PublicParams<Tree>,
     /// Every sector once, in the circuit's order. `k` is the partition's index in its deadline.
     inputs: PublicInputs,
-    proof: VanillaProof<SectorShapeBase>,
+    proof: VanillaProof<Tree>,
 }
 
-impl fmt::Debug for PostJob {
+impl<Tree: SectorTree> fmt::Debug for PostJob<Tree> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostJob")
             .field("header", &self.header)
@@ -68,10 +68,18 @@ pub(super) fn decode(
     request: &FilecoinRequest,
     kind: ProofKind,
     params_dir: &Path,
-) -> Result<PostJob, RequestError> {
+) -> Result<Arc<dyn Workload>, RequestError> {
     let registered = request.registered(kind)?;
+    with_tree!(registered.sector_size, decode_tree(request, registered, params_dir))
+}
+
+fn decode_tree<Tree: SectorTree>(
+    request: &FilecoinRequest,
+    registered: RegisteredProof,
+    params_dir: &Path,
+) -> Result<Arc<dyn Workload>, RequestError> {
     let config = config(&registered);
-    let params = public_params(&config).map_err(refused_request)?;
+    let params = public_params::<Tree>(&config).map_err(refused_request)?;
     let randomness = request.checked_randomness()?;
     check_num_sectors(request, &config)?;
     check_partition_index(request)?;
@@ -81,7 +89,7 @@ pub(super) fn decode(
         sectors: Vec::with_capacity(request.vanilla_proofs.len()),
         k: Some(request.partition_index as usize),
     };
-    let mut sector_proofs: Vec<SectorProof> = Vec::with_capacity(request.vanilla_proofs.len());
+    let mut sector_proofs: Vec<SectorProof<Tree>> = Vec::with_capacity(request.vanilla_proofs.len());
     for (number, bytes) in request.vanilla_proofs.iter().enumerate() {
         let at = format!("vanilla_proofs[{number}]");
         let read = PostSectorProof::read(&at, bytes, registered.sector_size, config.challenge_count)?;
@@ -93,8 +101,9 @@ pub(super) fn decode(
     }
     check_sector_number(request, &inputs.sectors)?;
     let proof = circuit_proof(&config, &params, &inputs, &sector_proofs)?;
-    let header = JobHeader::new(request, registered, params_dir, request.sector_number);
-    Ok(PostJob { header, config, params, inputs, proof })
+    let spec = CircuitSpec::new(registered.kind, registered.sector_size);
+    let header = JobHeader::new(request, registered, &spec, params_dir, request.sector_number);
+    Ok(Arc::new(PostJob { header, config, params, inputs, proof }))
 }
 
 fn check_num_sectors(request: &FilecoinRequest, config: &PoStConfig) -> Result<(), RequestError> {
@@ -142,10 +151,10 @@ fn check_sector_number(
 
 /// Verifiers put the sectors in rising order, each once (filecoin-proofs-api `post.rs`: a `BTreeMap`), so a proof
 /// of them in another order is of no use.
-fn check_order(
+fn check_order<Tree: SectorTree>(
     at: &str,
     before: Option<&PublicSector<PoseidonDomain>>,
-    proof: &SectorProof,
+    proof: &SectorProof<Tree>,
 ) -> Result<(), RequestError> {
     let (sector, Some(before)) = (u64::from(proof.sector_id), before.map(|sector| u64::from(sector.id)))
     else {
@@ -162,10 +171,10 @@ fn check_order(
 
 /// Checks a sector as the library would (storage-proofs-post `fallback/vanilla.rs`, `verify`), but says where it
 /// fails, and checks all of WinningPoSt's paths (the library's loop ends with the public sectors: after one).
-fn check_sector(
+fn check_sector<Tree: SectorTree>(
     at: &str,
     number: usize,
-    proof: &SectorProof,
+    proof: &SectorProof<Tree>,
     config: &PoStConfig,
     params: &fallback::PublicParams,
     inputs: &PublicInputs,
@@ -188,7 +197,7 @@ fn check_sector(
 }
 
 /// The leaf that challenge `number` of the sector in place `sector` asks for.
-fn challenged_leaf(
+pub(super) fn challenged_leaf(
     config: &PoStConfig,
     params: &fallback::PublicParams,
     inputs: &PublicInputs,
@@ -209,9 +218,13 @@ fn challenged_leaf(
 }
 
 /// The library's form of a sector's proof.
-fn library_proof(read: PostSectorProof) -> SectorProof {
+fn library_proof<Tree: SectorTree>(read: PostSectorProof) -> SectorProof<Tree> {
     let sectors = read.vanilla_proof.sectors.into_iter().map(|sector| fallback::SectorProof {
-        inclusion_proofs: sector.inclusion_proofs.into_iter().map(|path| path.into_replica_path()).collect(),
+        inclusion_proofs: sector
+            .inclusion_proofs
+            .into_iter()
+            .map(|path| path.into_tree_path::<Tree>())
+            .collect(),
         comm_c: sector.comm_c.into(),
         comm_r_last: sector.comm_r_last.into(),
     });
@@ -223,12 +236,12 @@ fn library_proof(read: PostSectorProof) -> SectorProof {
 }
 
 /// Brings the sectors' proofs into the circuit's shape.
-fn circuit_proof(
+fn circuit_proof<Tree: SectorTree>(
     config: &PoStConfig,
-    params: &PublicParams,
+    params: &PublicParams<Tree>,
     inputs: &PublicInputs,
-    proofs: &[SectorProof],
-) -> Result<VanillaProof<SectorShapeBase>, RequestError> {
+    proofs: &[SectorProof<Tree>],
+) -> Result<VanillaProof<Tree>, RequestError> {
     let vanilla = &params.vanilla_params;
     match config.typ {
         PoStType::Window => {
@@ -242,7 +255,7 @@ fn circuit_proof(
     }
 }
 
-impl PostJob {
+impl<Tree: SectorTree> PostJob<Tree> {
     /// Whether challenges depend on the partition's index, which is not 0: the library's functions on one
     /// partition's sectors then know nothing of it.
     fn is_later_legacy_partition(&self) -> bool {
@@ -276,7 +289,26 @@ impl PostJob {
     }
 }
 
-impl Workload for PostJob {
+impl<Tree: SectorTree> PostJob<Tree> {
+    /// The library's own circuit of a partition.
+    fn library_circuit(
+        &self,
+        partition: PartitionIndex,
+    ) -> Result<FallbackPoStCircuit<Tree>, SynthesisError> {
+        let proof = partition_of(std::slice::from_ref(&self.proof), partition)?;
+        // `inputs` holds this partition's sectors only, so theirs is chunk 0, whatever the partition's index.
+        <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
+            &self.inputs,
+            Default::default(),
+            proof,
+            &self.params.vanilla_params,
+            Some(0),
+        )
+        .map_err(refused)
+    }
+}
+
+impl<Tree: SectorTree> Workload for PostJob<Tree> {
     fn kind(&self) -> WorkKind {
         self.header.registered.kind.work_kind()
     }
@@ -301,18 +333,37 @@ impl Workload for PostJob {
         record_shape(&self.header.registered)
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         let proof = partition_of(std::slice::from_ref(&self.proof), partition)?;
-        // `inputs` holds this partition's sectors only, so theirs is chunk 0, whatever the partition's index.
-        let circuit = <Compound as CompoundProof<Scheme, _>>::circuit(
-            &self.inputs,
-            Default::default(),
+        let last = self.inputs.sectors.len() - 1;
+        let place = |(number, proof): (usize, _)| native::post::Place {
+            comm_r: self.inputs.sectors[number.min(last)].comm_r.into(),
             proof,
-            &self.params.vanilla_params,
-            Some(0),
+        };
+        let places: Vec<_> = proof.sectors.iter().enumerate().map(place).collect();
+        native::make(
+            &self.circuit().to_string(),
+            || {
+                native::check_post::<Tree>(
+                    &native::Path::new(&proof.sectors[0].inclusion_proofs[0]).arities(),
+                )
+            },
+            || native::post::witness(shape.classes(), &places),
+            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )
-        .map_err(refused)?;
-        Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
+    }
+
+    fn compare_with_library(
+        &self,
+        partition: PartitionIndex,
+        witness: &PackedWitness,
+        shape: &R1csShape,
+    ) -> Result<(), SynthesisError> {
+        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
@@ -321,7 +372,7 @@ impl Workload for PostJob {
             return Ok(self.later_partition_inputs());
         }
         let (inputs, vanilla) = (self.verifier_inputs(), &self.params.vanilla_params);
-        <Compound as CompoundProof<Scheme, _>>::generate_public_inputs(&inputs, vanilla, Some(0))
+        <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::generate_public_inputs(&inputs, vanilla, Some(0))
             .map_err(refused)
     }
 
@@ -335,7 +386,7 @@ impl Workload for PostJob {
             minimum_challenge_count: self.config.challenge_count * self.config.sector_count,
         };
         let inputs = self.verifier_inputs();
-        accepted(<Compound as CompoundProof<Scheme, _>>::verify(
+        accepted(<Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::verify(
             &self.params,
             &inputs,
             &proofs,
@@ -346,20 +397,28 @@ impl Workload for PostJob {
 
 /// Records the matrices from the blank circuit.
 pub(super) fn record_shape(proof: &RegisteredProof) -> Result<R1csShape, SynthesisError> {
-    let params = public_params(&config(proof))?;
-    R1csShape::record(<Compound as CompoundProof<Scheme, _>>::blank_circuit(&params.vanilla_params))
+    with_tree!(proof.sector_size, record_tree_shape(proof))
 }
 
-fn config(proof: &RegisteredProof) -> PoStConfig {
+fn record_tree_shape<Tree: SectorTree>(proof: &RegisteredProof) -> Result<R1csShape, SynthesisError> {
+    let params = public_params::<Tree>(&config(proof))?;
+    R1csShape::record(<Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(
+        &params.vanilla_params,
+    ))
+}
+
+pub(super) fn config(proof: &RegisteredProof) -> PoStConfig {
     proof.as_post_proof().expect("the registered proof is a PoSt's").as_v1_config()
 }
 
 /// One partition: a WindowPoSt request is one partition of its deadline.
-fn public_params(config: &PoStConfig) -> Result<PublicParams, SynthesisError> {
+pub(super) fn public_params<Tree: SectorTree>(
+    config: &PoStConfig,
+) -> Result<PublicParams<Tree>, SynthesisError> {
     let vanilla_params = match config.typ {
         PoStType::Window => window_post_setup_params(config),
         PoStType::Winning => winning_post_setup_params(config).map_err(refused)?,
     };
     let setup = compound_proof::SetupParams { vanilla_params, partitions: None, priority: false };
-    <Compound as CompoundProof<Scheme, _>>::setup(&setup).map_err(refused)
+    <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::setup(&setup).map_err(refused)
 }

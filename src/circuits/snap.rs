@@ -8,38 +8,38 @@ use blstrs::Scalar;
 use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonHasher};
 use filecoin_hashers::sha256::{Sha256Domain, Sha256Hasher};
 use filecoin_hashers::{HashFunction, Hasher};
-use filecoin_proofs::constants::SectorShapeBase;
 use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_update::constants::h_default;
 use storage_proofs_update::{
-    phi, rho, ChallengeProof, Challenges, EmptySectorUpdate, EmptySectorUpdateCompound, PartitionProof,
-    PublicInputs, PublicParams,
+    phi, rho, ChallengeProof, Challenges, EmptySectorUpdate, EmptySectorUpdateCircuit,
+    EmptySectorUpdateCompound, PartitionProof, PublicInputs, PublicParams,
 };
 
+use crate::circuits::catalogue::RegisteredProof;
 use crate::circuits::library::{accepted, prepared_key, read_proofs, refused};
 use crate::circuits::request::{FilecoinRequest, JobHeader};
-use crate::circuits::vanilla::{check_path, refuse, UpdatePartitionProof};
+use crate::circuits::vanilla::{check_path, refuse, with_tree, SectorTree, UpdatePartitionProof};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{ProofKind, SectorSize, SrsSource, WorkKind, Workload};
+use crate::circuits::{native, CircuitSpec, ProofKind, SectorSize, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
-type Compound = EmptySectorUpdateCompound<SectorShapeBase>;
-type Scheme = EmptySectorUpdate<SectorShapeBase>;
-type VanillaProof = PartitionProof<SectorShapeBase>;
+type Compound<Tree> = EmptySectorUpdateCompound<Tree>;
+type Scheme<Tree> = EmptySectorUpdate<Tree>;
+type VanillaProof<Tree> = PartitionProof<Tree>;
 
 /// A decoded SnapDeals request.
-struct SnapJob {
+struct SnapJob<Tree: SectorTree> {
     header: JobHeader,
     params: PublicParams,
     /// With `k` 0; every use names its partition.
     inputs: PublicInputs,
-    partitions: Vec<VanillaProof>,
+    partitions: Vec<VanillaProof<Tree>>,
 }
 
-impl fmt::Debug for SnapJob {
+impl<Tree: SectorTree> fmt::Debug for SnapJob<Tree> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SnapJob")
             .field("header", &self.header)
@@ -54,6 +54,14 @@ pub(super) fn decode(
     params_dir: &Path,
 ) -> Result<Arc<dyn Workload>, RequestError> {
     let registered = request.registered(ProofKind::SnapDealsUpdate)?;
+    with_tree!(registered.sector_size, decode_tree(request, registered, params_dir))
+}
+
+fn decode_tree<Tree: SectorTree>(
+    request: &FilecoinRequest,
+    registered: RegisteredProof,
+    params_dir: &Path,
+) -> Result<Arc<dyn Workload>, RequestError> {
     let sector_size = registered.sector_size;
     let params = PublicParams::from_sector_size(sector_size.bytes());
     let inputs = PublicInputs {
@@ -74,17 +82,18 @@ pub(super) fn decode(
         .enumerate()
         .map(|(number, bytes)| decode_partition(number, bytes, sector_size, &params, &inputs))
         .collect::<Result<_, _>>()?;
-    let header = JobHeader::new(request, registered, params_dir, request.sector_number);
-    Ok(Arc::new(SnapJob { header, params, inputs, partitions }))
+    let spec = CircuitSpec::new(ProofKind::SnapDealsUpdate, sector_size);
+    let header = JobHeader::new(request, registered, &spec, params_dir, request.sector_number);
+    Ok(Arc::new(SnapJob::<Tree> { header, params, inputs, partitions }))
 }
 
-fn decode_partition(
+fn decode_partition<Tree: SectorTree>(
     number: usize,
     bytes: &[u8],
     sector_size: SectorSize,
     params: &PublicParams,
     inputs: &PublicInputs,
-) -> Result<VanillaProof, RequestError> {
+) -> Result<VanillaProof<Tree>, RequestError> {
     let at = format!("vanilla_proofs[{number}]");
     let params_of = |size: SectorSize| PublicParams::from_sector_size(size.bytes());
     let read = UpdatePartitionProof::read(
@@ -101,9 +110,9 @@ fn decode_partition(
             .challenge_proofs
             .into_iter()
             .map(|challenge| ChallengeProof {
-                proof_r_old: challenge.proof_r_old.into_replica_path(),
+                proof_r_old: challenge.proof_r_old.into_tree_path::<Tree>(),
                 proof_d_new: challenge.proof_d_new.into_data_path(),
-                proof_r_new: challenge.proof_r_new.into_replica_path(),
+                proof_r_new: challenge.proof_r_new.into_tree_path::<Tree>(),
             })
             .collect(),
     };
@@ -113,10 +122,10 @@ fn decode_partition(
 
 /// Checks a partition as the library would (storage-proofs-update `vanilla.rs`, `verify`) and, beyond that, the apex
 /// tree as the circuit does; and says where it fails.
-fn check_partition(
+fn check_partition<Tree: SectorTree>(
     at: &str,
     number: usize,
-    proof: &VanillaProof,
+    proof: &VanillaProof<Tree>,
     params: &PublicParams,
     inputs: &PublicInputs,
 ) -> Result<(), RequestError> {
@@ -147,9 +156,9 @@ fn check_partition(
 }
 
 /// A path into another partition's part of the sector means that partitions were swapped or repeated.
-fn check_own_partition(
+fn check_own_partition<Tree: SectorTree>(
     at: &str,
-    paths: &ChallengeProof<SectorShapeBase>,
+    paths: &ChallengeProof<Tree>,
     number: usize,
     params: &PublicParams,
 ) -> Result<(), RequestError> {
@@ -161,9 +170,9 @@ fn check_own_partition(
     refuse(at, format_args!("leads to leaf {leaf} of partition {belongs_to}, but is partition {number}'s"))
 }
 
-fn check_encoding(
+fn check_encoding<Tree: SectorTree>(
     at: &str,
-    paths: &ChallengeProof<SectorShapeBase>,
+    paths: &ChallengeProof<Tree>,
     rho: Scalar,
 ) -> Result<(), RequestError> {
     let old: Scalar = paths.proof_r_old.leaf().into();
@@ -187,9 +196,9 @@ fn climb(node: Sha256Domain, levels: &[(Vec<Sha256Domain>, usize)]) -> Sha256Dom
 }
 
 /// The node of a data path at the apex leaves' height must be the apex leaf above the challenge.
-fn check_apex_leaf(
+fn check_apex_leaf<Tree: SectorTree>(
     at: &str,
-    paths: &ChallengeProof<SectorShapeBase>,
+    paths: &ChallengeProof<Tree>,
     leaf: usize,
     apex_leafs: &[Sha256Domain],
     params: &PublicParams,
@@ -204,10 +213,10 @@ fn check_apex_leaf(
 }
 
 /// The apex leaves must hash to `comm_d_new` through the partition's part of the data paths.
-fn check_apex_tree(
+fn check_apex_tree<Tree: SectorTree>(
     at: &str,
     number: usize,
-    proof: &VanillaProof,
+    proof: &VanillaProof<Tree>,
     params: &PublicParams,
 ) -> Result<(), RequestError> {
     let mut row = proof.apex_leafs.clone();
@@ -222,7 +231,26 @@ fn check_apex_tree(
     refuse(at, format_args!("apex leaves do not hash to comm_d_new's partition {number}"))
 }
 
-impl Workload for SnapJob {
+impl<Tree: SectorTree> SnapJob<Tree> {
+    /// The library's own circuit of a partition.
+    fn library_circuit(
+        &self,
+        partition: PartitionIndex,
+    ) -> Result<EmptySectorUpdateCircuit<Tree>, SynthesisError> {
+        let proof = partition_of(&self.partitions, partition)?;
+        let number = Some(partition.0 as usize);
+        <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
+            &self.inputs,
+            (),
+            proof,
+            &self.params,
+            number,
+        )
+        .map_err(refused)
+    }
+}
+
+impl<Tree: SectorTree> Workload for SnapJob<Tree> {
     fn kind(&self) -> WorkKind {
         WorkKind::SnapUpdate
     }
@@ -247,36 +275,71 @@ impl Workload for SnapJob {
         record_shape(self.header.registered.sector_size)
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         let proof = partition_of(&self.partitions, partition)?;
-        let number = Some(partition.0 as usize);
-        let circuit =
-            <Compound as CompoundProof<Scheme, _>>::circuit(&self.inputs, (), proof, &self.params, number)
-                .map_err(refused)?;
-        Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
+        let (params, inputs) = (&self.params, &self.inputs);
+        let arities = || native::Path::new(&proof.challenge_proofs[0].proof_r_old).arities();
+        native::make(
+            &self.circuit().to_string(),
+            || native::check_snap::<Tree>(params, inputs.h, &arities()),
+            || {
+                let number = partition.0 as usize;
+                native::snap::witness(
+                    shape.classes(),
+                    &native::snap::Partition { params, inputs, number, proof },
+                )
+            },
+            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
+        )
+    }
+
+    fn compare_with_library(
+        &self,
+        partition: PartitionIndex,
+        witness: &PackedWitness,
+        shape: &R1csShape,
+    ) -> Result<(), SynthesisError> {
+        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
         partition_of(&self.partitions, partition)?;
         let number = Some(partition.0 as usize);
-        <Compound as CompoundProof<Scheme, _>>::generate_public_inputs(&self.inputs, &self.params, number)
-            .map_err(refused)
+        <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::generate_public_inputs(
+            &self.inputs,
+            &self.params,
+            number,
+        )
+        .map_err(refused)
     }
 
     fn verify_job(&self, vk: &VerifyingKey, proof: &[u8]) -> Result<(), RequestError> {
         let key = prepared_key(vk);
         let proofs = read_proofs(proof, self.partitions.len(), &key)?;
-        let params: compound_proof::PublicParams<'_, Scheme> = compound_proof::PublicParams {
+        let params: compound_proof::PublicParams<'_, Scheme<Tree>> = compound_proof::PublicParams {
             vanilla_params: self.params.clone(),
             partitions: Some(self.partitions.len()),
             priority: false,
         };
-        accepted(<Compound as CompoundProof<Scheme, _>>::verify(&params, &self.inputs, &proofs, &()))
+        accepted(<Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::verify(
+            &params,
+            &self.inputs,
+            &proofs,
+            &(),
+        ))
     }
 }
 
 /// Records the matrices from the blank circuit.
 pub(super) fn record_shape(sector_size: SectorSize) -> Result<R1csShape, SynthesisError> {
+    with_tree!(sector_size, record_tree_shape(sector_size))
+}
+
+fn record_tree_shape<Tree: SectorTree>(sector_size: SectorSize) -> Result<R1csShape, SynthesisError> {
     let params = PublicParams::from_sector_size(sector_size.bytes());
-    R1csShape::record(<Compound as CompoundProof<Scheme, _>>::blank_circuit(&params))
+    R1csShape::record(<Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(&params))
 }

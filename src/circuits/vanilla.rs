@@ -2,34 +2,26 @@
 //!
 //! The types here mirror the libraries' serde forms. Reading into them instead of into the libraries' own types lets
 //! every error name its place, and keeps what a circuit could not take (other numbers of levels or siblings, nodes
-//! that are no field elements) from ever reaching library code. Only trees with one layer of arity 8 are read.
+//! that are no field elements) from ever reaching library code.
 
 pub(super) mod c1;
+mod path;
 
 use std::fmt;
 
 use bincode::Options;
 use blstrs::Scalar;
 use ff::PrimeField;
-use filecoin_hashers::poseidon::PoseidonDomain;
-use filecoin_hashers::sha256::Sha256Domain;
-use filecoin_proofs::constants::SectorShapeBase;
-use filecoin_proofs::types::DataTree;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
-use storage_proofs_core::merkle::{MerkleProofTrait, MerkleTreeTrait};
 
 use crate::circuits::SectorSize;
 use crate::error::RequestError;
 
+pub(super) use path::{check_path, with_tree, DataPath, MerklePath, SectorTree, TreeForm, TreePath};
+
 /// A tree node: a scalar in canonical little-endian form, or a SHA-256 digest with the two top bits cleared.
 pub(super) type Node = [u8; 32];
-
-/// A path in a replica tree or a column tree (Poseidon, arity 8).
-pub(super) type ReplicaPath = <SectorShapeBase as MerkleTreeTrait>::Proof;
-
-/// A path in a data tree (SHA-256, arity 2).
-pub(super) type DataPath = <DataTree as MerkleTreeTrait>::Proof;
 
 /// An error at a place in a vanilla proof.
 pub(super) fn refuse<T>(at: impl fmt::Display, what: impl fmt::Display) -> Result<T, RequestError> {
@@ -59,126 +51,6 @@ pub(super) fn check_node(at: impl fmt::Display, name: &str, node: &Node) -> Resu
         return Ok(());
     }
     refuse(at, format_args!("{name} {} is no canonical field element", hex::encode(node)))
-}
-
-/// The form that every path of a tree has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TreeForm {
-    pub arity: usize,
-    pub levels: usize,
-}
-
-impl TreeForm {
-    /// Replica and column trees.
-    pub fn replica(sector_size: SectorSize) -> Self {
-        Self { arity: 8, levels: sector_size.num_nodes().ilog2() as usize / 3 }
-    }
-
-    /// The tree over a sector's data.
-    pub fn data(sector_size: SectorSize) -> Self {
-        Self { arity: 2, levels: sector_size.num_nodes().ilog2() as usize }
-    }
-
-    /// Length of one path in bincode: tag, root, leaf, number of levels, levels.
-    fn bincode_bytes(self) -> usize {
-        4 + 32 + 32 + 8 + self.levels * (8 + (self.arity - 1) * 32 + 8)
-    }
-}
-
-/// Mirrors `storage_proofs_core::merkle::MerkleProof`.
-#[derive(Deserialize)]
-pub(super) struct MerklePath {
-    data: PathData,
-}
-
-/// Trees of other shapes have `Sub` and `Top` paths.
-#[derive(Deserialize)]
-enum PathData {
-    Single { root: Node, leaf: Node, path: Levels },
-}
-
-#[derive(Deserialize)]
-struct Levels {
-    path: Vec<Level>,
-}
-
-#[derive(Deserialize)]
-struct Level {
-    hashes: Vec<Node>,
-    index: u64,
-}
-
-impl MerklePath {
-    /// Fails unless the path has `form` and consists of field elements.
-    pub fn check_form(&self, at: impl fmt::Display, form: TreeForm) -> Result<(), RequestError> {
-        let PathData::Single { root, leaf, path } = &self.data;
-        check_node(&at, "root", root)?;
-        check_node(&at, "leaf", leaf)?;
-        check_count(&at, "levels", form.levels, path.path.len())?;
-        for (number, level) in path.path.iter().enumerate() {
-            let at = format_args!("{at} level {number}");
-            check_count(at, "siblings", form.arity - 1, level.hashes.len())?;
-            if level.index >= form.arity as u64 {
-                return refuse(
-                    at,
-                    format_args!("index {} is not below the arity {}", level.index, form.arity),
-                );
-            }
-            for node in &level.hashes {
-                check_node(at, "sibling", node)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The library's form. Checked before with [`Self::check_form`].
-    pub fn into_replica_path(self) -> ReplicaPath {
-        let PathData::Single { root, leaf, path } = self.data;
-        let level = |level: Level| {
-            (level.hashes.into_iter().map(PoseidonDomain::from).collect(), level.index as usize)
-        };
-        ReplicaPath::from_parts(leaf.into(), root.into(), path.path.into_iter().map(level).collect())
-    }
-
-    /// The library's form. Checked before with [`Self::check_form`].
-    pub fn into_data_path(self) -> DataPath {
-        let PathData::Single { root, leaf, path } = self.data;
-        let level =
-            |level: Level| (level.hashes.into_iter().map(Sha256Domain).collect(), level.index as usize);
-        DataPath::from_parts(
-            Sha256Domain(leaf),
-            Sha256Domain(root),
-            path.path.into_iter().map(level).collect(),
-        )
-    }
-}
-
-/// Fails unless `path` proves the leaf at `leaf_index` of the tree with `root`.
-pub(super) fn check_path<P>(
-    at: impl fmt::Display,
-    path: &P,
-    leaf_index: usize,
-    root: &[u8],
-) -> Result<(), RequestError>
-where
-    P: MerkleProofTrait,
-{
-    if path.path_index() != leaf_index {
-        return refuse(
-            at,
-            format_args!("leads to leaf {}, challenge is leaf {leaf_index}", path.path_index()),
-        );
-    }
-    if !path.verify() {
-        return refuse(at, "does not lead from its leaf to its root");
-    }
-    let own_root = path.root();
-    let own_root: &[u8] = own_root.as_ref();
-    if own_root != root {
-        let (has, needs) = (hex::encode(own_root), hex::encode(root));
-        return refuse(at, format_args!("ends in root {has}, the tree's is {needs}"));
-    }
-    Ok(())
 }
 
 /// Mirrors `filecoin_proofs::FallbackPoStSectorProof`.
@@ -283,8 +155,8 @@ fn read_bincode<T: DeserializeOwned>(
 ) -> Result<T, RequestError> {
     let (needs, has) = (length(sector_size), bytes.len());
     if needs != has {
-        let supported = SectorSize::ALL.into_iter().filter(|size| size.is_supported());
-        let other = supported
+        let other = SectorSize::ALL
+            .into_iter()
             .filter(|size| length(*size) == has)
             .map(|size| format!(", the length for {size} sectors"))
             .next()

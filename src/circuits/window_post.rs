@@ -16,7 +16,7 @@ pub(super) fn decode(
     request: &FilecoinRequest,
     params_dir: &Path,
 ) -> Result<Arc<dyn Workload>, RequestError> {
-    Ok(Arc::new(post::decode(request, KIND, params_dir)?))
+    post::decode(request, KIND, params_dir)
 }
 
 /// Records the matrices from the blank circuit. They are the same for both versions.

@@ -8,7 +8,7 @@ use blstrs::Scalar;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{panic_text, RequestError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape, Srs, VerifyingKey};
+use crate::groth16::{PackedWitness, R1csShape, Srs, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
 /// The queue a job belongs to. Names as operators know them.
@@ -23,6 +23,7 @@ pub enum WorkKind {
 }
 
 impl WorkKind {
+    /// The name as operators and manifests write it, such as `porep-c2`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PorepC2 => "porep-c2",
@@ -74,28 +75,68 @@ impl From<&str> for ParameterFile {
 /// A decoded, validated job. Methods that take CPU time run on the Synthesizer's worker threads; they may panic
 /// (library code does on some bad inputs): the worker catches that.
 pub trait Workload: Send + Sync + fmt::Debug + 'static {
+    /// The queue it belongs to, and its priority where the request says none.
     fn kind(&self) -> WorkKind;
 
     /// The circuit with its key; jobs of one circuit share shape and SRS.
     fn circuit(&self) -> &CircuitId;
 
+    /// Proofs of this job, at least 1; partitions are numbered from 0.
     fn num_partitions(&self) -> u32;
 
     /// Digest of kind, circuit and all inputs: equal digests are the same work.
     fn digest(&self) -> RequestDigest;
 
+    /// Where the circuit's proving key comes from. The same for every job of the circuit.
     fn srs(&self) -> SrsSource;
 
-    /// Records the circuit's matrices from its blank circuit. The same for every job of the circuit.
+    /// Records the circuit's matrices from its blank circuit. The same for every job of the circuit. Milliseconds to
+    /// minutes, by the circuit's size.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] if the circuit's code refuses, [`SynthesisError::TooLarge`] if the circuit has no
+    /// place in the formats here.
     fn record_shape(&self) -> Result<R1csShape, SynthesisError>;
 
-    /// The witness of one partition.
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError>;
+    /// The witness of one partition, by the classes of `shape`. Whether it satisfies the circuit is checked by the caller.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] if there is no such partition or the circuit's code refuses its inputs,
+    /// [`SynthesisError::ShapeMismatch`] if the witness is not of the shape, [`SynthesisError::NotABit`] if a value
+    /// contradicts the classes.
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError>;
 
-    /// What the verifier puts in for one partition, without the leading one.
+    /// Holds a witness of one partition against the circuit's own synthesis, variable by variable, in no more memory
+    /// than the witness takes. For tests and measurements; the Filecoin kinds have it.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] says what differs first, or that there is nothing to compare with.
+    fn compare_with_library(
+        &self,
+        partition: PartitionIndex,
+        witness: &PackedWitness,
+        shape: &R1csShape,
+    ) -> Result<(), SynthesisError> {
+        let _ = (partition, witness, shape);
+        Err(SynthesisError::Circuit("witnesses of this kind are made by the circuit's own synthesis".into()))
+    }
+
+    /// What the verifier puts in for one partition, without the leading one: canonical, in the circuit's order.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] if there is no such partition or the circuit's library refuses.
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError>;
 
-    /// A last check of the whole job's proof bytes by the circuit's own library, where it has one.
+    /// A last check of the whole job's proof bytes (192 a partition, in their order) by the circuit's own library, where
+    /// it has one. The engine calls it once its own verifier has accepted every partition.
+    ///
+    /// # Errors
+    /// Why the library does not accept them. For the engine that is [`crate::error::EngineError::Disputed`], and no fault
+    /// of the request.
     fn verify_job(&self, vk: &VerifyingKey, proof: &[u8]) -> Result<(), RequestError> {
         let _ = (vk, proof);
         Ok(())

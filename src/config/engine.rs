@@ -13,6 +13,7 @@ use crate::engine::preload;
 use crate::engine::{DeviceSpec, EngineConfig};
 use crate::error::ConfigError;
 use crate::ids::DeviceId;
+use crate::journal::{JournalConfig, Retention};
 use crate::policy::batch::BatchPolicy;
 use crate::policy::selector::DeviceSelector;
 
@@ -39,6 +40,7 @@ impl Config {
             retained_results: self.scheduler.retained_results as usize,
             aging_step: seconds(self.scheduler.aging_step_s),
             affinity_limit: seconds(self.scheduler.affinity_limit_s),
+            journal: self.journal_config(),
             device_start_limit: seconds(self.gpus.start_limit_s),
             max_restarts: self.gpus.max_restarts,
             restart_window: seconds(self.gpus.restart_window_s),
@@ -71,6 +73,14 @@ impl Config {
         Ok(engine)
     }
 
+    /// The journal, if there is to be one.
+    fn journal_config(&self) -> Option<JournalConfig> {
+        let super::JournalConfig { path, retention_count, retention_age_s } = &self.journal;
+        let retention =
+            Retention { count: *retention_count as usize, age: Duration::from_secs(*retention_age_s) };
+        (!path.is_empty()).then(|| JournalConfig { retention, ..JournalConfig::file(path) })
+    }
+
     fn host_budgets(&self, has_cpu_device: bool) -> Result<HostBudgets, ConfigError> {
         let cpu_device = if has_cpu_device { self.gpus.memory_budget.bytes() } else { None };
         let fixed = [self.memory.budget.bytes(), cpu_device];
@@ -80,16 +90,13 @@ impl Config {
     /// The circuits of `[srs] warmup`.
     ///
     /// # Errors
-    /// [`ConfigError::Value`] naming one that is not known, cannot be built here, or is listed twice.
+    /// [`ConfigError::Value`] naming one that is not known, or is listed twice.
     pub(super) fn warmup_circuits(&self) -> Result<Vec<CircuitSpec>, ConfigError> {
         let value = |what: String| ConfigError::Value { key: "srs.warmup".to_owned(), what };
         let mut specs: Vec<CircuitSpec> = Vec::new();
         for id in &self.srs.warmup {
             let spec = CircuitSpec::by_id(id)
                 .ok_or_else(|| value(format!("`{id}` is no circuit: `cuzk circuits` lists them")))?;
-            if !spec.is_supported() {
-                return Err(value(format!("{id} cannot be proved here")));
-            }
             if specs.contains(&spec) {
                 return Err(value(format!("{id} is listed twice")));
             }
@@ -241,6 +248,17 @@ mod tests {
             matches!(error, ConfigError::Value { ref key, .. } if key.contains("memory.budget")),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_journal_is_what_its_keys_say() {
+        let mut config = Config::default();
+        assert!(config.engine_config().unwrap().journal.is_none());
+        config.journal.path = "/var/lib/cuzk/journal".to_owned();
+        config.journal.retention_age_s = 60;
+        let journal = config.engine_config().unwrap().journal.unwrap();
+        assert_eq!(journal.medium.path(), std::path::Path::new("/var/lib/cuzk/journal"));
+        assert_eq!(journal.retention, Retention { count: 10_000, age: Duration::from_secs(60) });
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// A size of memory, written as `512MiB`.
+/// A size of memory, written as `512MiB`; in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 

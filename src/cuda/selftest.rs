@@ -21,7 +21,7 @@ const fn operation(name: &'static str, case_bytes: usize, result_bytes: usize) -
 }
 
 /// Every operation. Fp has 48 bytes, Fr 32, Fp2 96; affine points two coordinates, XYZZ four.
-pub const OPERATIONS: [Operation; 25] = [
+pub const OPERATIONS: [Operation; 28] = [
     operation("fp_add", 96, 48),
     operation("fp_sub", 96, 48),
     operation("fp_mul", 96, 48),
@@ -34,6 +34,9 @@ pub const OPERATIONS: [Operation; 25] = [
     operation("fr_mul", 64, 32),
     operation("fr_reduce", 32, 32),
     operation("fr_inverse", 32, 32),
+    operation("fr_add_2r", 64, 32),
+    operation("fr_sub_2r", 64, 32),
+    operation("fr_mul_2r", 64, 32),
     operation("fp2_mul", 192, 96),
     operation("fp2_sqr", 96, 96),
     operation("fp2_inverse", 96, 96),

@@ -33,12 +33,15 @@ const NUM_SLOTS: usize = 6;
 const NUM_URGENT_SLOTS: usize = 2;
 /// One core copies about 10 GB/s; four keep up with PCIe 5.
 const NUM_FILLER_THREADS: usize = 4;
-/// Bytes that one filler thread copies at a time.
+/// Bytes that one filler thread copies at a time. Slots are a multiple of it, and it one of a scalar's size.
 const FILL_PART_BYTES: usize = 1 << 20;
 
-/// Host memory to be copied. It is asked for its bytes on the filler thread, so it may make them there.
+/// What is to be copied to a device. Its bytes are asked for by parts, on filler threads: where they lie in host memory in
+/// another form, or not at all, they are made there.
 pub trait HostBytes: Send + Sync {
-    fn bytes(&self) -> &[u8];
+    /// Writes the bytes from `offset` on. A transfer begins and ends at an element, and is cut at multiples of 1 MiB from
+    /// its beginning: elements whose size is no power of two may be in two parts.
+    fn fill(&self, offset: usize, to: &mut [u8]);
 }
 
 /// The memory of plain elements.
@@ -381,14 +384,12 @@ fn fill_slots(fills: &Receiver<Fill>, filled: &Sender<usize>, wake: &BackendWake
     for Fill { slot, loan, source, source_offset } in fills {
         // SAFETY: the loan is this thread's alone until it is reported filled, and has this many bytes.
         let to = unsafe { slice::from_raw_parts_mut(loan.pointer, loan.bytes) };
-        let from = &source.bytes()[source_offset..source_offset + loan.bytes];
-        let copy = || {
-            let parts = to.par_chunks_mut(FILL_PART_BYTES).zip(from.par_chunks(FILL_PART_BYTES));
-            parts.for_each(|(to, from)| to.copy_from_slice(from));
-        };
         match &pool {
-            Some(pool) if loan.bytes > FILL_PART_BYTES => pool.install(copy),
-            _ => to.copy_from_slice(from),
+            Some(pool) if to.len() > FILL_PART_BYTES => pool.install(|| {
+                let parts = to.par_chunks_mut(FILL_PART_BYTES).enumerate();
+                parts.for_each(|(part, to)| source.fill(source_offset + part * FILL_PART_BYTES, to));
+            }),
+            _ => source.fill(source_offset, to),
         }
         if filled.send(slot).is_err() {
             return;

@@ -10,12 +10,15 @@ use super::memory::HostBudgets;
 use crate::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
 use crate::actors::scheduler::SchedulerConfig;
 use crate::actors::supervisor::{RestartPolicy, SupervisorConfig};
+use crate::actors::synthesizer::host::HostWork;
 use crate::actors::synthesizer::SynthesizerConfig;
-use crate::actors::ArbiterLayout;
+use crate::actors::{ArbiterLayout, Pace};
 use crate::backend::cpu::{host_memory_bytes, CpuConfig, CpuFactory};
 use crate::backend::sim::{SimConfig, SimFactory};
-use crate::circuits::Workload;
+use crate::circuits::{WorkDecoder, Workload};
 use crate::ids::DeviceId;
+use crate::journal::JournalConfig;
+use crate::messages::events::EventSink;
 use crate::policy::batch::BatchPolicy;
 use crate::policy::health::HealthPolicy;
 use crate::policy::queue::QueuePolicy;
@@ -90,7 +93,7 @@ pub struct EngineConfig {
     pub shape_cache_dir: Option<PathBuf>,
     /// Folder in which the verdict on a parameter file is kept. `None`: every point is checked at every load.
     pub verdict_dir: Option<PathBuf>,
-    /// Bytes of host memory that circuits (shape and SRS), witnesses and their row values may take together. Whoever
+    /// Bytes of host memory that circuits (shape and SRS) and witnesses may take together. Whoever
     /// comes first in the queue gets what is free; idle circuits are let go for those that wait. One witness and one
     /// circuit are always let through, and so is the circuit of a CRITICAL job. Too low: parameter files are read again
     /// and again, and devices wait for witnesses. Too high: the host swaps.
@@ -105,8 +108,13 @@ pub struct EngineConfig {
     pub synthesis_threads: usize,
     /// Which actors share a thread.
     pub arbiter_layout: ArbiterLayout,
-    /// Finished jobs whose result is kept, so that the same request attaches to it instead of being proved again.
+    /// Finished jobs whose result is kept, so that the same request attaches to it instead of being proved again. Those
+    /// in the journal are kept as long as it keeps them.
     pub retained_results: usize,
+    /// Where accepted jobs and their results outlive the process. `None`: nowhere.
+    pub journal: Option<JournalConfig>,
+    /// Readers of a host's own formats of work, each under a name of its own.
+    pub decoders: Vec<Arc<dyn WorkDecoder>>,
     /// Settings of every device actor: memory budget, watchdog, self-test.
     pub device: DeviceConfig,
     /// Waiting this long lifts a job by one priority level; after three times this it goes before everything newer.
@@ -124,6 +132,31 @@ pub struct EngineConfig {
     pub restart_window: Duration,
     /// How long a quarantined device is left alone before it is tried once more.
     pub quarantine: Duration,
+    /// How often actors look at what no message tells them.
+    pub pace: Pace,
+    /// Who is told what happens; see [`crate::telemetry::event_log`]. Off: costs nothing.
+    pub events: EventSink,
+    /// Who makes witnesses, verifies and loads circuits.
+    pub workers: Workers,
+}
+
+/// Who does the work of the host's threads.
+#[derive(Clone, Default)]
+pub enum Workers {
+    /// [`EngineConfig::synthesis_threads`] threads.
+    #[default]
+    Threads,
+    /// As many simulated ones, on the clock of the arbiter that the Synthesizer lives on.
+    Simulated(Arc<dyn HostWork>),
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Threads => "Threads",
+            Self::Simulated(_) => "Simulated(..)",
+        })
+    }
 }
 
 impl Default for EngineConfig {
@@ -144,6 +177,8 @@ impl Default for EngineConfig {
             synthesis_threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
             arbiter_layout: ArbiterLayout::ThreadPerDevice,
             retained_results: 256,
+            journal: None,
+            decoders: Vec::new(),
             device: DeviceConfig::default(),
             aging_step: Duration::from_secs(300),
             affinity_limit: Duration::from_secs(30),
@@ -152,6 +187,9 @@ impl Default for EngineConfig {
             max_restarts: 3,
             restart_window: Duration::from_secs(60),
             quarantine: Duration::from_secs(60),
+            pace: Pace::default(),
+            events: EventSink::off(),
+            workers: Workers::Threads,
         }
     }
 }
@@ -189,6 +227,8 @@ impl EngineConfig {
                 quarantine_points: 4,
                 quarantine: self.quarantine,
             },
+            pace: self.pace,
+            events: self.events.clone(),
         };
         SupervisorConfig {
             devices,
@@ -199,6 +239,7 @@ impl EngineConfig {
                 params_dir: self.params_dir,
                 shape_cache_dir: self.shape_cache_dir,
                 verdict_dir: self.verdict_dir,
+                decoders: self.decoders,
                 max_waiting_decodes: self.max_queued_jobs.max(1),
             },
             restarts: RestartPolicy {
@@ -208,6 +249,8 @@ impl EngineConfig {
                 max_quarantines: 2,
             },
             device_start_limit: self.device_start_limit,
+            pace: self.pace,
+            events: self.events,
         }
     }
 }

@@ -20,6 +20,7 @@ pub struct JobHandle {
     ticket: JobTicket,
     request_id: String,
     attached: bool,
+    is_durable: bool,
     events: Option<mpsc::UnboundedReceiver<JobEvent>>,
     result: watch::Receiver<Option<JobResult>>,
     engine: Engine,
@@ -27,8 +28,9 @@ pub struct JobHandle {
 
 impl JobHandle {
     pub(super) fn new(engine: Engine, accepted: JobAccepted) -> Self {
-        let JobAccepted { request_id, attached, ticket, events, result } = accepted;
-        Self { ticket, request_id, attached, events: Some(events), result, engine }
+        let JobAccepted { request_id, attached, ticket, events, result, durability } = accepted;
+        let is_durable = durability.is_durable();
+        Self { ticket, request_id, attached, is_durable, events: Some(events), result, engine }
     }
 
     pub fn id(&self) -> JobId {
@@ -43,6 +45,12 @@ impl JobHandle {
     /// The same work was known already: this handle shares its job.
     pub fn is_attached(&self) -> bool {
         self.attached
+    }
+
+    /// The job is in the journal: it is proved even if the process is killed, and its result is kept. Not so without a
+    /// journal, for a decoded `Workload`, and for given blinding values, which are never written.
+    pub fn is_durable(&self) -> bool {
+        self.is_durable
     }
 
     /// What happens, from the first event on; the last is [`JobEvent::Finished`]. May be called once: later calls

@@ -14,7 +14,7 @@ const KEYS: [&str; 2] = ["memory.budget", "gpus.memory_budget"];
 /// Budgets of host memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostBudgets {
-    /// Shapes, proving keys, witnesses and their row values.
+    /// Shapes, proving keys, witnesses.
     pub engine_bytes: u64,
     /// What the CPU device takes to prove.
     pub cpu_device_bytes: u64,

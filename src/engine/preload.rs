@@ -10,7 +10,7 @@ use super::block::block_on;
 use super::Engine;
 use crate::circuits::{CircuitSpec, SrsSource, WorkKind, Workload};
 use crate::error::{EngineError, SynthesisError};
-use crate::groth16::{Assignment, R1csShape};
+use crate::groth16::{PackedWitness, R1csShape};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 use crate::messages::job::Priority;
 use crate::messages::srs::{CircuitEvicted, CircuitLoaded, EvictCircuit, PreloadCircuit};
@@ -113,7 +113,7 @@ impl Workload for Blank {
         self.spec.record_shape()
     }
 
-    fn synthesize(&self, _: PartitionIndex, _: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(&self, _: PartitionIndex, _: &R1csShape) -> Result<PackedWitness, SynthesisError> {
         Err(SynthesisError::Circuit("a circuit without inputs has no witness".to_owned()))
     }
 

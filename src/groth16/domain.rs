@@ -1,6 +1,6 @@
 //! The QAP's evaluation domain: NTT and the quotient.
 //!
-//! Both transforms here use one table of `-ω^brv(b)`, `b < n/2`, in bit-reversed order, read front to back, and leave
+//! Both transforms here use the twiddles `-ω^brv(b)`, `b < n/2`, in bit-reversed order, read front to back, and leave
 //! the data where it is: `to_bit_reversed` takes natural order to bit-reversed, `from_bit_reversed`, its
 //! transpose, takes bit-reversed order to natural. A pair of them needs no permutation between. Neither has an
 //! inverse twin: with the same `ω`, the inverse transform is the transform read at negated indices
@@ -14,16 +14,21 @@ use blstrs::Scalar;
 use ff::{Field, PrimeField};
 use rayon::prelude::*;
 
-use crate::groth16::Evaluations;
-
 /// Transforms up to this length (128 KiB) are done by one task, level by level within its cache.
 const SERIAL_LEN: usize = 1 << 12;
 /// Fewest elements of a pass given to one task.
 const MIN_TASK_LEN: usize = 1 << 10;
 
+/// From this domain on, the table of twiddles is a quarter, and the rest is multiplied out: below it is small.
+const COMPACT_LOG2: u32 = 18;
+/// Times that the table is halved.
+const COMPACT_BITS: u32 = 2;
+
 /// Coefficients of `h = (a·b - c) / Z` on the domain of size `n = 2^domain_log2`: `[n - 1]`
 /// (the last coefficient is zero for a satisfied witness and is dropped, as bellperson does).
-/// `evaluations` is consumed: its buffers are reused. Memory: three vectors of `n` and half a vector of twiddles.
+///
+/// `a`, `b`: row values, `[num_rows]` each; `c` writes as many, zeros before, and is asked for them when `b` has done its
+/// duty. Memory: two vectors of `n`, the given ones, and an eighth of one for twiddles.
 ///
 /// Six transforms. With `g^n = -1`, `Z` is `-2` on the whole coset `g·D`. Let `P` interpolate `a·b` on the coset,
 /// with coefficients below `n`, and `c` interpolate the row values on `D`; then, coefficient by coefficient,
@@ -31,27 +36,45 @@ const MIN_TASK_LEN: usize = 1 << 10;
 /// the coset does not show in it; for another witness the result means nothing.
 ///
 /// # Panics
-/// If there are more than `n` rows, or `domain_log2` is above 31.
-pub fn quotient(evaluations: Evaluations, domain_log2: u32) -> Vec<Scalar> {
+/// If there are more than `n` rows, another number of them in `b`, or `domain_log2` is above 31.
+pub fn quotient(
+    a: Vec<Scalar>,
+    b: Vec<Scalar>,
+    domain_log2: u32,
+    c: impl FnOnce(&mut [Scalar]),
+) -> Vec<Scalar> {
     assert!(domain_log2 < Scalar::S, "domain of 2^{domain_log2}, limit 2^{}", Scalar::S - 1);
-    let n = 1usize << domain_log2;
-    let Evaluations { a, b, c } = evaluations;
-    let [mut a, mut b, mut c] = [a, b, c].map(|values| padded(values, n));
+    assert_eq!(a.len(), b.len(), "as many rows of b as of a");
+    let num_rows = a.len();
+    let [mut a, mut b] = [a, b].map(|values| padded(values, 1 << domain_log2));
 
-    let twiddles = twiddles(domain_log2);
-    for values in [&mut a, &mut b, &mut c] {
-        to_bit_reversed(values, 0, &twiddles);
-    }
-    shift_to_coset(&mut a, &mut b, domain_log2);
+    let twiddles = Twiddles::new(domain_log2);
+    let powers = CosetPowers::new(domain_log2);
     for values in [&mut a, &mut b] {
+        to_bit_reversed(values, 0, &twiddles);
+        powers.shift_to_coset(values);
         from_bit_reversed(values, 0, &twiddles);
     }
     a.par_iter_mut().zip(&b).with_min_len(MIN_TASK_LEN).for_each(|(a, b)| *a *= b);
     to_bit_reversed(&mut a, 0, &twiddles);
 
-    divide_by_vanishing(&a, &c, &mut b, domain_log2);
-    b.truncate(n - 1);
-    b
+    b.par_iter_mut().with_min_len(MIN_TASK_LEN).for_each(|value| *value = Scalar::ZERO);
+    c(&mut b[..num_rows]);
+    to_bit_reversed(&mut b, 0, &twiddles);
+    powers.divide_by_vanishing(&mut a, &b);
+    drop(b);
+    permute_bit_reversed(&mut a);
+    a.pop();
+    a
+}
+
+/// Bytes that [`quotient`] works in: the given vectors, on the whole domain, and its tables.
+pub fn quotient_bytes(domain_log2: u32) -> u64 {
+    let n = 1u64 << domain_log2;
+    let low = MIN_TASK_LEN as u64;
+    let coset_powers = 3 * (low.min(n) + (n / low).max(1));
+    let table = 1 << domain_log2.saturating_sub(1 + skipped_bits(domain_log2));
+    32 * (2 * n + table + coset_powers)
 }
 
 /// In-place inverse NTT over the domain of `values.len()` points (natural order in and out).
@@ -62,7 +85,7 @@ pub fn quotient(evaluations: Evaluations, domain_log2: u32) -> Vec<Scalar> {
 pub fn intt(values: &mut [Scalar]) {
     assert!(values.len().is_power_of_two(), "{} points", values.len());
     let log2 = values.len().trailing_zeros();
-    to_bit_reversed(values, 0, &twiddles(log2));
+    to_bit_reversed(values, 0, &Twiddles::new(log2));
     permute_bit_reversed(values);
     values[1..].reverse();
     let scale = inverse_of_power_of_two(log2);
@@ -109,19 +132,57 @@ fn bit_reversed_powers(factor: Scalar, base: Scalar, bits: u32) -> Vec<Scalar> {
     powers
 }
 
-/// The table of a transform of length `2^log2`; its first half is that of a transform half as long.
-fn twiddles(log2: u32) -> Vec<Scalar> {
-    bit_reversed_powers(-Scalar::ONE, root_of_unity(log2), log2.saturating_sub(1))
+fn skipped_bits(log2: u32) -> u32 {
+    if log2 < COMPACT_LOG2 {
+        0
+    } else {
+        COMPACT_BITS
+    }
+}
+
+/// The twiddles `-ω^brv(b)`, `b < n/2`, of a transform of length `n`.
+struct Twiddles {
+    /// The first of them: all, or a quarter. Those of a transform half as long are the first half.
+    table: Vec<Scalar>,
+    table_log2: u32,
+    /// What the part of a number beyond the table's multiplies the table's entry by.
+    factors: [Scalar; 1 << COMPACT_BITS],
+}
+
+impl Twiddles {
+    fn new(log2: u32) -> Self {
+        Self::with_skipped_bits(log2, skipped_bits(log2))
+    }
+
+    /// A table of `2^-skipped` of the twiddles.
+    fn with_skipped_bits(log2: u32, skipped: u32) -> Self {
+        let table_log2 = log2.saturating_sub(1 + skipped);
+        let table = bit_reversed_powers(-Scalar::ONE, root_of_unity(log2 - skipped), table_log2);
+        let omega = root_of_unity(log2);
+        let factors = std::array::from_fn(|high| omega.pow_vartime([bit_reverse(high, COMPACT_BITS) as u64]));
+        Self { table, table_log2, factors }
+    }
+
+    #[inline(always)]
+    fn get(&self, number: usize) -> Scalar {
+        match self.table.get(number) {
+            Some(twiddle) => *twiddle,
+            None => {
+                let low = number & (self.table.len() - 1);
+                self.table[low] * self.factors[number >> self.table_log2]
+            }
+        }
+    }
 }
 
 /// `X_k = Σ_j x_j ω^jk`, natural order in, bit-reversed order out (Cooley-Tukey).
 /// `values` is block `block` of a larger transform; a whole transform is block 0.
-fn to_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
+fn to_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &Twiddles) {
     let len = values.len();
     if len <= SERIAL_LEN {
         return to_bit_reversed_serial(values, block, twiddles);
     }
-    let (w, w_even, w_odd) = (&twiddles[block], &twiddles[2 * block], &twiddles[2 * block + 1]);
+    let (w, w_even, w_odd) = (&twiddles.get(block), &twiddles.get(2 * block), &twiddles.get(2 * block + 1));
     for_each_in_quarters(values, |x0, x1, x2, x3| {
         if block == 0 {
             butterfly(x0, x2);
@@ -140,7 +201,7 @@ fn to_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
         .for_each(|(quarter, values)| to_bit_reversed(values, 4 * block + quarter, twiddles));
 }
 
-fn to_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
+fn to_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &Twiddles) {
     let mut len = values.len();
     let mut first_block = block;
     while len > 1 {
@@ -150,7 +211,7 @@ fn to_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Scala
             match first_block + offset {
                 0 => pairs.for_each(|(x, y)| butterfly(x, y)),
                 block => {
-                    let w = &twiddles[block];
+                    let w = &twiddles.get(block);
                     pairs.for_each(|(x, y)| scale_then_add(x, y, w));
                 }
             }
@@ -162,7 +223,7 @@ fn to_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Scala
 
 /// `X_k = Σ_j x_j ω^jk`, bit-reversed order in, natural order out (Gentleman-Sande): the transpose of
 /// `to_bit_reversed`.
-fn from_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
+fn from_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &Twiddles) {
     let len = values.len();
     if len <= SERIAL_LEN {
         return from_bit_reversed_serial(values, block, twiddles);
@@ -171,7 +232,7 @@ fn from_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
         .par_chunks_exact_mut(len / 4)
         .enumerate()
         .for_each(|(quarter, values)| from_bit_reversed(values, 4 * block + quarter, twiddles));
-    let (w, w_even, w_odd) = (&twiddles[block], &twiddles[2 * block], &twiddles[2 * block + 1]);
+    let (w, w_even, w_odd) = (&twiddles.get(block), &twiddles.get(2 * block), &twiddles.get(2 * block + 1));
     for_each_in_quarters(values, |x0, x1, x2, x3| {
         add_then_scale(x2, x3, w_odd);
         if block == 0 {
@@ -186,7 +247,7 @@ fn from_bit_reversed(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
     });
 }
 
-fn from_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Scalar]) {
+fn from_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &Twiddles) {
     let whole = values.len();
     let mut len = 2;
     while len <= whole {
@@ -197,7 +258,7 @@ fn from_bit_reversed_serial(values: &mut [Scalar], block: usize, twiddles: &[Sca
             match first_block + offset {
                 0 => pairs.for_each(|(x, y)| butterfly(x, y)),
                 block => {
-                    let w = &twiddles[block];
+                    let w = &twiddles.get(block);
                     pairs.for_each(|(x, y)| add_then_scale(x, y, w));
                 }
             }
@@ -255,50 +316,62 @@ fn coset_generator(domain_log2: u32) -> Scalar {
     root_of_unity(domain_log2 + 1)
 }
 
-/// Prepares the transforms of `a` and `b` for `from_bit_reversed`, which then yields `-n·a(g ω^-k)` and
-/// `-n·b(g ω^-k)`.
+/// The powers `g^-brv(p)`, for every place `p` of the domain.
 ///
-/// Place `p` holds `n` times the coefficient of `X^j`, `j = -brv(p) mod n`, and wants the factor `g^j`. For `p` other
-/// than 0 that is `g^(n - brv(p)) = -g^-brv(p)`. The sign is left out, so place 0 gets the opposite one; both
-/// polynomials come out negated, and their product is right.
-fn shift_to_coset(a: &mut [Scalar], b: &mut [Scalar], domain_log2: u32) {
-    let low_bits = domain_log2.min(MIN_TASK_LEN.trailing_zeros());
-    let high_bits = domain_log2 - low_bits;
-    let g_inverse = coset_generator(domain_log2).invert().expect("a root of unity is not zero");
-    // brv(p) = brv(low part) · 2^high_bits + brv(high part): two short tables instead of one of length n.
-    let low_powers = bit_reversed_powers(Scalar::ONE, g_inverse.pow_vartime([1u64 << high_bits]), low_bits);
-    let high_powers = bit_reversed_powers(Scalar::ONE, g_inverse, high_bits);
-    a.par_chunks_exact_mut(1 << low_bits)
-        .zip(b.par_chunks_exact_mut(1 << low_bits))
-        .zip(&high_powers)
-        .for_each(|((a, b), high_power)| {
-            for ((a, b), low_power) in a.iter_mut().zip(b).zip(&low_powers) {
-                let power = high_power * low_power;
-                *a *= power;
-                *b *= power;
-            }
-        });
-    a[0] = -a[0];
-    b[0] = -b[0];
+/// `brv(p) = brv(low part) · 2^high_bits + brv(high part)`: two short tables instead of one of length `n`.
+struct CosetPowers {
+    domain_log2: u32,
+    low: Vec<Scalar>,
+    high: Vec<Scalar>,
 }
 
-/// `h_i = (P_i - c_i) / -2`, written to `h` in natural order.
-///
-/// `product` holds `n^3 g^i P_i` at place `brv(i)`; `c` holds `n c_i` at place `brv(-i mod n)`.
-fn divide_by_vanishing(product: &[Scalar], c: &[Scalar], h: &mut [Scalar], domain_log2: u32) {
-    let n_inverse = inverse_of_power_of_two(domain_log2);
-    let c_scale = n_inverse * Scalar::TWO_INV;
-    let product_scale = -(c_scale * n_inverse.square());
-    let g_inverse = coset_generator(domain_log2).invert().expect("a root of unity is not zero");
-    h.par_chunks_mut(MIN_TASK_LEN).enumerate().for_each(|(chunk, h)| {
-        let start = chunk * MIN_TASK_LEN;
-        let mut power = product_scale * g_inverse.pow_vartime([start as u64]);
-        for (i, h) in (start..).zip(h) {
-            let place = bit_reverse(i, domain_log2);
-            *h = product[place] * power + c[negated(place)] * c_scale;
-            power *= g_inverse;
-        }
-    });
+impl CosetPowers {
+    fn new(domain_log2: u32) -> Self {
+        let low_bits = domain_log2.min(MIN_TASK_LEN.trailing_zeros());
+        let high_bits = domain_log2 - low_bits;
+        let g_inverse = coset_generator(domain_log2).invert().expect("a root of unity is not zero");
+        let low = bit_reversed_powers(Scalar::ONE, g_inverse.pow_vartime([1u64 << high_bits]), low_bits);
+        let high = bit_reversed_powers(Scalar::ONE, g_inverse, high_bits);
+        Self { domain_log2, low, high }
+    }
+
+    fn scaled(&self, factor: Scalar) -> Self {
+        let high = self.high.iter().map(|power| power * factor).collect();
+        Self { domain_log2: self.domain_log2, low: self.low.clone(), high }
+    }
+
+    /// Calls `visit(place, value, power)` for every place.
+    fn for_each(&self, values: &mut [Scalar], visit: impl Fn(usize, &mut Scalar, Scalar) + Sync + Send) {
+        let chunks = values.par_chunks_exact_mut(self.low.len()).zip(&self.high).enumerate();
+        chunks.for_each(|(chunk, (values, high))| {
+            for (place, (value, low)) in (chunk * self.low.len()..).zip(values.iter_mut().zip(&self.low)) {
+                visit(place, value, high * low);
+            }
+        });
+    }
+
+    /// Prepares a transform for `from_bit_reversed`, which then yields `-n·f(g ω^-k)`.
+    ///
+    /// Place `p` holds `n` times the coefficient of `X^j`, `j = -brv(p) mod n`, and wants the factor `g^j`. For `p`
+    /// other than 0 that is `g^(n - brv(p)) = -g^-brv(p)`. The sign is left out, so place 0 gets the opposite one; both
+    /// polynomials come out negated, and their product is right.
+    fn shift_to_coset(&self, values: &mut [Scalar]) {
+        self.for_each(values, |_, value, power| *value *= power);
+        values[0] = -values[0];
+    }
+
+    /// `h_i = (P_i - c_i) / -2`, at place `brv(i)`.
+    ///
+    /// `product` holds `n^3 g^i P_i` at place `brv(i)` and is overwritten; `c` holds `n c_i` at place `brv(-i mod n)`.
+    fn divide_by_vanishing(&self, product: &mut [Scalar], c: &[Scalar]) {
+        let n_inverse = inverse_of_power_of_two(self.domain_log2);
+        let c_scale = n_inverse * Scalar::TWO_INV;
+        let product_scale = -(c_scale * n_inverse.square());
+        self.scaled(product_scale).for_each(product, |place, value, power| {
+            *value *= power;
+            *value += c[negated(place)] * c_scale;
+        });
+    }
 }
 
 /// The bit-reversed place of index `-i`, from that of `i`: negation keeps the lowest set bit and complements those
@@ -352,7 +425,7 @@ mod tests {
         for log2 in 0..9 {
             let values = random_scalars(1 << log2, log2 as u64);
             let expected = naive_ntt(&values);
-            let twiddles = twiddles(log2);
+            let twiddles = Twiddles::new(log2);
             let mut forward = values.clone();
             to_bit_reversed(&mut forward, 0, &twiddles);
             assert_eq!(bit_reversed(&forward), expected, "2^{log2}");
@@ -366,7 +439,7 @@ mod tests {
     fn recursion_on_quarters_agrees_with_the_levels() {
         for log2 in [13, 14, 15] {
             let values = random_scalars(1 << log2, 7);
-            let twiddles = twiddles(log2);
+            let twiddles = Twiddles::new(log2);
             let (mut recursive, mut by_levels) = (values.clone(), values.clone());
             to_bit_reversed(&mut recursive, 0, &twiddles);
             to_bit_reversed_serial(&mut by_levels, 0, &twiddles);
@@ -387,6 +460,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn twiddles_are_the_same_from_a_shorter_table() {
+        for log2 in [3, 4, 7, 10] {
+            let whole = Twiddles::with_skipped_bits(log2, 0);
+            let compact = Twiddles::with_skipped_bits(log2, COMPACT_BITS);
+            assert_eq!((whole.table.len(), compact.table.len()), (1 << (log2 - 1), 1 << (log2 - 3)));
+            assert!((0..1 << (log2 - 1)).all(|number| whole.get(number) == compact.get(number)), "2^{log2}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -401,7 +484,7 @@ mod tests {
                 intt(&mut coefficients);
                 coefficients
             });
-            let h = quotient(Evaluations { a, b, c }, domain_log2);
+            let h = quotient(a, b, domain_log2, |rows| rows.copy_from_slice(&c));
             prop_assert_eq!(h.len(), (1 << domain_log2) - 1);
             let x = random_scalars(1, seed ^ 2)[0];
             let [a, b, c] = interpolated.map(|coefficients| evaluate(&coefficients, x));

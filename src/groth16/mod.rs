@@ -4,9 +4,10 @@
 //!
 //! ```text
 //! circuit -> R1csShape (once)          shape.rs, shape_recorder.rs, shape_file.rs, shape_cache.rs
-//! circuit -> Assignment                assignment.rs
-//! shape x assignment -> Evaluations    shape.rs       a = A·w, b = B·w, c = C·w
-//! Evaluations -> quotient              domain.rs      coefficients of (a·b - c) / Z
+//! circuit -> PackedWitness             packing.rs     a bit per aux variable that the constraints make one
+//! circuit -> Assignment                assignment.rs  a scalar per variable; packed.rs packs it
+//! shape x witness -> row values        shape/evaluate.rs   a = A·w, b = B·w, c = C·w
+//! row values -> quotient               domain.rs      coefficients of (a·b - c) / Z
 //! queries x scalars -> QuerySums       msm.rs, prover.rs
 //! vk, QuerySums, r, s -> Proof         proof.rs, prover.rs
 //! vk, public inputs, Proof -> verdict  verify.rs
@@ -17,6 +18,8 @@ pub mod density;
 pub mod domain;
 pub mod generate;
 pub mod msm;
+pub mod packed;
+mod packing;
 mod pippenger;
 pub mod proof;
 pub mod prover;
@@ -31,8 +34,9 @@ pub mod verify;
 
 pub use assignment::Assignment;
 pub use blstrs::Scalar;
+pub use packed::{PackedWitness, VariableClasses};
 pub use proof::Proof;
 pub use prover::{Blinding, QuerySums};
-pub use shape::{Evaluations, R1csShape};
+pub use shape::{Matrix, R1csShape};
 pub use srs::{Srs, VerifyingKey};
 pub use verify::PreparedVerifyingKey;

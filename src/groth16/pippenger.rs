@@ -44,6 +44,7 @@ pub(super) struct Bases<'a, B, Decode, Encode, Digest> {
 }
 
 /// The terms of a sum, by kind of scalar; zeros are left out.
+#[derive(Default)]
 pub(super) struct Terms {
     /// Bases with scalar 1.
     ones: Vec<u32>,
@@ -53,35 +54,66 @@ pub(super) struct Terms {
     scalars: Vec<[u64; 4]>,
 }
 
+/// The same, borrowed.
+#[derive(Clone, Copy)]
+pub(super) struct TermSlices<'a> {
+    pub ones: &'a [u32],
+    pub general: &'a [u32],
+    pub scalars: &'a [[u64; 4]],
+}
+
 impl Terms {
+    pub fn as_slices(&self) -> TermSlices<'_> {
+        TermSlices { ones: &self.ones, general: &self.general, scalars: &self.scalars }
+    }
+
+    /// For another sum, in the same memory.
+    pub fn clear(&mut self) {
+        self.ones.clear();
+        self.general.clear();
+        self.scalars.clear();
+    }
+
     /// Most terms one sum may have.
     pub const MAX_LEN: usize = 1 << 22;
 
-    /// Base `i` with the `i`-th of `num_terms` scalars.
+    /// Base `i` with the `i`-th of `scalars`.
     ///
     /// # Panics
     /// If there are more than [`Terms::MAX_LEN`].
-    pub fn new<'s>(scalars: impl Iterator<Item = &'s Scalar>, num_terms: usize) -> Self {
-        assert!(num_terms <= Self::MAX_LEN, "{num_terms} terms, limit {}", Self::MAX_LEN);
+    pub fn new(scalars: &[Scalar]) -> Self {
+        assert!(scalars.len() <= Self::MAX_LEN, "{} terms, limit {}", scalars.len(), Self::MAX_LEN);
         // Room that is not used is never touched, and costs nothing.
         let mut terms = Self {
-            ones: Vec::with_capacity(num_terms),
-            general: Vec::with_capacity(num_terms),
-            scalars: Vec::with_capacity(num_terms),
+            ones: Vec::with_capacity(scalars.len()),
+            general: Vec::with_capacity(scalars.len()),
+            scalars: Vec::with_capacity(scalars.len()),
         };
-        for (index, scalar) in scalars.take(num_terms).enumerate() {
-            if *scalar == Scalar::ONE {
-                terms.ones.push(index as u32);
-            } else if *scalar != Scalar::ZERO {
-                terms.general.push(index as u32);
-                terms.scalars.push(canonical_limbs(scalar));
-            }
+        for (index, scalar) in scalars.iter().enumerate() {
+            terms.push(index as u32, scalar);
         }
         terms
     }
+
+    /// Base `index`, which has none yet, with `scalar`.
+    #[inline]
+    pub fn push(&mut self, index: u32, scalar: &Scalar) {
+        if *scalar == Scalar::ONE {
+            self.ones.push(index);
+        } else if *scalar != Scalar::ZERO {
+            self.general.push(index);
+            self.scalars.push(canonical_limbs(scalar));
+        }
+    }
+
+    /// Base `index`, which has none yet, with 1.
+    #[inline]
+    pub fn push_one(&mut self, index: u32) {
+        self.ones.push(index);
+    }
 }
 
-fn canonical_limbs(scalar: &Scalar) -> [u64; 4] {
+pub(super) fn canonical_limbs(scalar: &Scalar) -> [u64; 4] {
     let bytes = scalar.to_bytes_le();
     let limb = |i: usize| u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"));
     [limb(0), limb(1), limb(2), limb(3)]
@@ -246,8 +278,8 @@ where
     Digest: Fn(&F) -> u64 + Sync,
 {
     /// `sum scalar · base` over `terms`, in parallel.
-    pub fn sum(&self, terms: &Terms) -> A::Curve {
-        self.sum_ones(&terms.ones) + self.sum_general(terms)
+    pub fn sum(&self, terms: TermSlices<'_>) -> A::Curve {
+        self.sum_ones(terms.ones) + self.sum_general(terms.general, terms.scalars)
     }
 
     fn sum_ones(&self, ones: &[u32]) -> A::Curve {
@@ -266,22 +298,22 @@ where
         partial_sums.iter().sum()
     }
 
-    fn sum_general(&self, terms: &Terms) -> A::Curve {
-        if terms.general.is_empty() {
+    fn sum_general(&self, general: &[u32], scalars: &[[u64; 4]]) -> A::Curve {
+        if general.is_empty() {
             return A::Curve::identity();
         }
-        let bits = window_bits(terms.general.len());
+        let bits = window_bits(general.len());
         let num_windows = num_windows(bits) as usize;
         // Windows alone would not keep a large machine busy.
         let num_parts = rayon::current_num_threads().div_ceil(num_windows);
-        let part_len = terms.general.len().div_ceil(num_parts);
+        let part_len = general.len().div_ceil(num_parts);
         let sums: Vec<A::Curve> = (0..num_windows * num_parts)
             .into_par_iter()
             .map(|task| {
                 let (window, part) = (task / num_parts, task % num_parts);
-                let range = part * part_len..terms.general.len().min((part + 1) * part_len);
+                let range = part * part_len..general.len().min((part + 1) * part_len);
                 let start = window as u32 * bits;
-                self.sum_window(&terms.general[range.clone()], &terms.scalars[range], start, bits)
+                self.sum_window(&general[range.clone()], &scalars[range], start, bits)
             })
             .collect();
         sums.chunks(num_parts).rev().fold(A::Curve::identity(), |sum, parts| {

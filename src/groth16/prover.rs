@@ -8,9 +8,10 @@ use group::Curve;
 use rand_core::{CryptoRng, RngCore};
 
 use crate::error::{SrsError, SynthesisError};
+use crate::groth16::density::Density;
 use crate::groth16::domain::quotient;
-use crate::groth16::msm::{msm_g1, msm_g1_dense, msm_g2_dense};
-use crate::groth16::{Assignment, Evaluations, Proof, R1csShape, Srs, VerifyingKey};
+use crate::groth16::msm::{msm_g1, msm_g1_packed, msm_g1_uniform, msm_g2, msm_g2_packed, PackedScalars};
+use crate::groth16::{Matrix, PackedWitness, Proof, R1csShape, Srs, VerifyingKey};
 
 /// The proof's blinding values. A secret: `Debug` prints neither.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,36 +54,77 @@ impl fmt::Debug for QuerySums {
 /// Sum over the H query; `quotient` is [`crate::groth16::domain::quotient`]'s result.
 ///
 /// # Panics
-/// This and the other sums panic if the SRS has another number of points than the circuit needs:
-/// [`Srs::check_fits`] comes first.
-pub fn sum_h(srs: &Srs, quotient: &[Scalar]) -> G1Projective {
-    msm_g1(&srs.h, quotient)
+/// This and the other sums panic if the SRS has another number of points than the circuit needs
+/// ([`Srs::check_fits`] comes first), or the witness is of another circuit.
+pub fn sum_h(srs: &Srs, quotient: Vec<Scalar>) -> G1Projective {
+    msm_g1_uniform(&srs.h, quotient)
 }
 
 /// Sum over the L query: all aux variables.
-pub fn sum_l(srs: &Srs, assignment: &Assignment) -> G1Projective {
-    msm_g1(&srs.l, &assignment.aux_assignment)
+pub fn sum_l(srs: &Srs, shape: &R1csShape, witness: &PackedWitness) -> G1Projective {
+    msm_g1_packed(&srs.l, PackedScalars { density: None, classes: shape.classes(), witness })
 }
 
 /// Sum over the A query: all inputs, and the aux variables that occur in A.
-pub fn sum_a(srs: &Srs, shape: &R1csShape, assignment: &Assignment) -> G1Projective {
+pub fn sum_a(srs: &Srs, shape: &R1csShape, witness: &PackedWitness) -> G1Projective {
     let (inputs, aux) = srs.a.split_at(shape.num_inputs());
-    msm_g1(inputs, &assignment.input_assignment)
-        + msm_g1_dense(aux, shape.a_aux_density(), &assignment.aux_assignment)
+    let density: Option<&Density> = Some(shape.a_aux_density());
+    msm_g1(inputs, &witness.inputs)
+        + msm_g1_packed(aux, PackedScalars { density, classes: shape.classes(), witness })
 }
 
 /// Sum over the B query in G1: the inputs and the aux variables that occur in B.
-pub fn sum_b_g1(srs: &Srs, shape: &R1csShape, assignment: &Assignment) -> G1Projective {
-    let (inputs, aux) = srs.b_g1.split_at(shape.b_input_density().count_ones());
-    msm_g1_dense(inputs, shape.b_input_density(), &assignment.input_assignment)
-        + msm_g1_dense(aux, shape.b_aux_density(), &assignment.aux_assignment)
+pub fn sum_b_g1(srs: &Srs, shape: &R1csShape, witness: &PackedWitness) -> G1Projective {
+    let (inputs, aux) = srs.b_g1.split_at(shape.b_input_density().num_ones());
+    let density: Option<&Density> = Some(shape.b_aux_density());
+    msm_g1(inputs, &inputs_of_b(shape, witness))
+        + msm_g1_packed(aux, PackedScalars { density, classes: shape.classes(), witness })
 }
 
 /// As [`sum_b_g1`], in G2.
-pub fn sum_b_g2(srs: &Srs, shape: &R1csShape, assignment: &Assignment) -> G2Projective {
-    let (inputs, aux) = srs.b_g2.split_at(shape.b_input_density().count_ones());
-    msm_g2_dense(inputs, shape.b_input_density(), &assignment.input_assignment)
-        + msm_g2_dense(aux, shape.b_aux_density(), &assignment.aux_assignment)
+pub fn sum_b_g2(srs: &Srs, shape: &R1csShape, witness: &PackedWitness) -> G2Projective {
+    let (inputs, aux) = srs.b_g2.split_at(shape.b_input_density().num_ones());
+    let density: Option<&Density> = Some(shape.b_aux_density());
+    msm_g2(inputs, &inputs_of_b(shape, witness))
+        + msm_g2_packed(aux, PackedScalars { density, classes: shape.classes(), witness })
+}
+
+fn inputs_of_b(shape: &R1csShape, witness: &PackedWitness) -> Vec<Scalar> {
+    shape.b_input_density().iter_ones().map(|input| witness.inputs[input]).collect()
+}
+
+/// Row values and their quotient: two vectors of the domain's size at a time, since the values of C are made once those
+/// of B are not needed any more.
+///
+/// # Errors
+/// [`SynthesisError::ShapeMismatch`] if the witness is of another shape.
+pub fn quotient_of(shape: &R1csShape, witness: &PackedWitness) -> Result<Vec<Scalar>, SynthesisError> {
+    let [a, b] = evaluate(shape, witness)?;
+    divide(shape, witness, a, b)
+}
+
+/// The row values of A and B: what of a witness the quotient starts from.
+///
+/// # Errors
+/// As [`quotient_of`].
+pub fn evaluate(shape: &R1csShape, witness: &PackedWitness) -> Result<[Vec<Scalar>; 2], SynthesisError> {
+    Ok([shape.evaluate(Matrix::A, witness)?, shape.evaluate(Matrix::B, witness)?])
+}
+
+/// The quotient, from [`evaluate`]'s row values.
+///
+/// # Errors
+/// As [`quotient_of`].
+pub fn divide(
+    shape: &R1csShape,
+    witness: &PackedWitness,
+    a: Vec<Scalar>,
+    b: Vec<Scalar>,
+) -> Result<Vec<Scalar>, SynthesisError> {
+    shape.check_fits(witness)?;
+    Ok(quotient(a, b, shape.domain_log2(), |c| {
+        shape.evaluate_into(Matrix::C, witness, c).expect("it was just seen to fit");
+    }))
 }
 
 /// Puts the proof together (Groth16, section 3.2; bellperson `prover/native.rs`):
@@ -99,53 +141,58 @@ pub fn assemble(vk: &VerifyingKey, sums: &QuerySums, blinding: &Blinding) -> Pro
     Proof { a: a.to_affine(), b: b_g2.to_affine(), c: c.to_affine() }
 }
 
-/// Everything in one call: the reference of every backend. `evaluations` as [`R1csShape::evaluate`] gives them.
+/// Everything in one call: the reference of every backend. For a witness that [`check_witness`] has passed; another one
+/// gives a proof that does not verify.
 ///
 /// # Errors
-/// [`SrsError::Mismatch`] if the SRS is of another circuit.
-///
-/// # Panics
-/// If `assignment` or `evaluations` are not of `shape`.
+/// [`ProveError::Srs`] if the SRS is of another circuit, [`ProveError::Witness`] if the witness is.
 pub fn prove(
     srs: &Srs,
     shape: &R1csShape,
-    assignment: &Assignment,
-    evaluations: Evaluations,
+    witness: &PackedWitness,
     blinding: &Blinding,
-) -> Result<Proof, SrsError> {
+) -> Result<Proof, ProveError> {
     srs.check_fits(shape)?;
     let sums = QuerySums {
-        h: sum_h(srs, &quotient(evaluations, shape.domain_log2())),
-        l: sum_l(srs, assignment),
-        a: sum_a(srs, shape, assignment),
-        b_g1: sum_b_g1(srs, shape, assignment),
-        b_g2: sum_b_g2(srs, shape, assignment),
+        h: sum_h(srs, quotient_of(shape, witness)?),
+        l: sum_l(srs, shape, witness),
+        a: sum_a(srs, shape, witness),
+        b_g1: sum_b_g1(srs, shape, witness),
+        b_g2: sum_b_g2(srs, shape, witness),
     };
     Ok(assemble(&srs.vk, &sums, blinding))
 }
 
+/// Key, shape and witness are not of one circuit.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ProveError {
+    #[error(transparent)]
+    Srs(#[from] SrsError),
+    #[error(transparent)]
+    Witness(#[from] SynthesisError),
+}
+
 /// Checks a witness against shape and verifier before any proving: sizes, public inputs, every constraint.
-/// `public_inputs` are without the leading one. Returns the row values, which the prover needs next.
+/// `public_inputs` are without the leading one.
 ///
 /// # Errors
 /// [`SynthesisError::ShapeMismatch`], [`SynthesisError::PublicInput`] or [`SynthesisError::Unsatisfied`], the first
 /// that applies; the last two name the first input or constraint that is wrong.
 pub fn check_witness(
     shape: &R1csShape,
-    assignment: &Assignment,
+    witness: &PackedWitness,
     public_inputs: &[Scalar],
-) -> Result<Evaluations, SynthesisError> {
+) -> Result<(), SynthesisError> {
     let (needs, has) = (shape.num_inputs() - 1, public_inputs.len());
     if needs != has {
         return Err(SynthesisError::ShapeMismatch { what: "public inputs of the verifier", needs, has });
     }
-    let evaluations = shape.evaluate(assignment)?;
-    let own_inputs = &assignment.input_assignment[1..];
+    shape.check_fits(witness)?;
+    let own_inputs = &witness.inputs[1..];
     if let Some(index) = own_inputs.iter().zip(public_inputs).position(|(own, needed)| own != needed) {
         return Err(SynthesisError::PublicInput { index });
     }
-    shape.check_satisfied(&evaluations)?;
-    Ok(evaluations)
+    shape.check_satisfied(witness)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! The file's name has the digest of the whole verifying key. That is made for one circuit only, so that a circuit
 //! whose code changed, and whose keys were therefore made anew, does not meet its old shape under the same id. What is
-//! in the file is believed only with the digests that it carries (`shape_file.rs`), and only if it fits the proving key.
+//! in the file is believed only with the digest that it carries (`shape_file.rs`), and only if it fits the proving key.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,6 @@
-//! Shape files: a magic with the version, the digest of the matrices, the shape in bincode, SHA-256 of all before it.
+//! Shape files: a magic with the version, the shape's distinct rows and their order in bincode, SHA-256 of all before.
 //!
-//! A shape file is a cache: one that is damaged or of another version is refused and recorded anew. The last digest
-//! finds damage of the file; the first says which matrices these are, however they are laid out, and finds a reader or
-//! writer that does not agree with the recorder.
+//! A shape file is a cache: one that is damaged or of another version is refused and recorded anew.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -11,51 +9,38 @@ use std::sync::Arc;
 
 use bincode::Options;
 use blstrs::Scalar;
-use ff::{Field, PrimeField};
+use ff::Field;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::SrsError;
-use crate::groth16::shape::{Matrix, COEFFICIENT_MINUS_ONE, COEFFICIENT_ONE};
+use crate::groth16::shape::{
+    Pattern, PatternTable, Rows, Run, Variable, AUX_TAG, COEFFICIENT_MINUS_ONE, COEFFICIENT_ONE, MAX_ROWS,
+};
 use crate::groth16::{unfinished, R1csShape};
 
 /// The last character is the version: it changes with the layout.
-const MAGIC: [u8; 8] = *b"CUZKR1C2";
+const MAGIC: [u8; 8] = *b"CUZKR1C3";
 const DIGEST_BYTES: u64 = 32;
 const BUFFER_BYTES: usize = 1 << 20;
 
-#[derive(Serialize)]
-struct ShapeOut<'a> {
-    magic: [u8; 8],
-    r1cs_sha256: [u8; 32],
+/// What is in a file; its lists are borrowed where it is written and owned where it is read.
+#[derive(Serialize, Deserialize)]
+struct Content<Codes, Indices, Ids, Runs> {
     num_inputs: u64,
     num_aux: u64,
     coefficients: Vec<[u8; 32]>,
-    matrices: [MatrixOut<'a>; 3],
+    /// Ends of entries in A, B and C, and steps of the aux and input anchors.
+    patterns: Vec<([u32; 3], [i32; 2])>,
+    codes: Codes,
+    coefficient_indices: Indices,
+    ids: Ids,
+    /// Starts and lengths.
+    runs: Runs,
 }
 
-#[derive(Serialize)]
-struct MatrixOut<'a> {
-    row_starts: &'a [u32],
-    columns: &'a [u32],
-    coefficients: &'a [u16],
-}
-
-#[derive(Deserialize)]
-struct ShapeIn {
-    r1cs_sha256: [u8; 32],
-    num_inputs: u64,
-    num_aux: u64,
-    coefficients: Vec<[u8; 32]>,
-    matrices: [MatrixIn; 3],
-}
-
-#[derive(Deserialize)]
-struct MatrixIn {
-    row_starts: Vec<u32>,
-    columns: Vec<u32>,
-    coefficients: Vec<u16>,
-}
+type ContentOut<'a> = Content<&'a [u32], &'a [u16], &'a [u32], Vec<(u32, u32)>>;
+type ContentIn = Content<Vec<u32>, Vec<u16>, Vec<u32>, Vec<(u32, u32)>>;
 
 impl R1csShape {
     /// Writes the shape to `path`, atomically.
@@ -73,6 +58,7 @@ impl R1csShape {
         let _ = unfinished::remove_leftovers(folder);
         let file = unfinished::create(folder)?;
         let mut writer = BufWriter::with_capacity(BUFFER_BYTES, Hashing::new(file));
+        writer.write_all(&MAGIC)?;
         codec(u64::MAX).serialize_into(&mut writer, &self.to_out()).map_err(io::Error::other)?;
         let Hashing { inner: mut file, hasher } = writer.into_inner().map_err(|error| error.into_error())?;
         file.write_all(&hasher.finalize())?;
@@ -81,18 +67,21 @@ impl R1csShape {
         Ok(())
     }
 
-    fn to_out(&self) -> ShapeOut<'_> {
-        ShapeOut {
-            magic: MAGIC,
-            r1cs_sha256: self.sha256(),
+    fn to_out(&self) -> ContentOut<'_> {
+        let (rows, patterns) = (self.rows(), self.rows().patterns());
+        Content {
             num_inputs: self.num_inputs() as u64,
             num_aux: self.num_aux() as u64,
             coefficients: self.coefficients().iter().map(Scalar::to_bytes_le).collect(),
-            matrices: self.matrices().each_ref().map(|matrix| MatrixOut {
-                row_starts: &matrix.row_starts,
-                columns: &matrix.columns,
-                coefficients: &matrix.coefficients,
-            }),
+            patterns: patterns
+                .patterns()
+                .iter()
+                .map(|&Pattern { ends, aux_step, input_step }| (ends, [aux_step, input_step]))
+                .collect(),
+            codes: patterns.codes(),
+            coefficient_indices: patterns.coefficients(),
+            ids: rows.ids(),
+            runs: rows.runs().iter().map(|run| (run.start, run.length)).collect(),
         }
     }
 
@@ -114,7 +103,7 @@ impl R1csShape {
             return Err(refuse("of another version, or no shape file".into()));
         }
         // Claimed lengths cost nothing: bincode reads element by element and stops at the end of the body.
-        let parts: ShapeIn =
+        let content: ContentIn =
             codec(body_bytes).deserialize_from(&mut body).map_err(|error| refuse(error.to_string()))?;
         if body.read(&mut [0]).map_err(|source| io_error(path, source))? != 0 {
             return Err(refuse("trailing bytes".into()));
@@ -126,7 +115,7 @@ impl R1csShape {
         if digest[..] != hasher.finalize()[..] {
             return Err(refuse("its sha256 is not the one at its end".into()));
         }
-        checked_shape(parts).map_err(|what| refuse(what.to_owned()))
+        checked_shape(content).map_err(|what| refuse(what.to_owned()))
     }
 }
 
@@ -138,26 +127,32 @@ fn io_error(path: &Path, source: io::Error) -> SrsError {
     SrsError::Io { path: path.to_owned(), source: Arc::new(source) }
 }
 
-/// Checks what the digest cannot: a file can be whole and yet made by a writer with a defect.
-fn checked_shape(parts: ShapeIn) -> Result<R1csShape, &'static str> {
-    let ShapeIn { r1cs_sha256, num_inputs, num_aux, coefficients, matrices } = parts;
-    let num_variables = match num_inputs.checked_add(num_aux) {
-        Some(sum) if num_inputs >= 1 && sum <= u64::from(u32::MAX) => sum as u32,
-        _ => return Err("number of variables out of range"),
-    };
-    let coefficients = checked_coefficients(&coefficients)?;
-    let matrices = matrices.map(|MatrixIn { row_starts, columns, coefficients }| Matrix {
-        row_starts,
-        columns,
-        coefficients,
-    });
-    for matrix in &matrices {
-        check_matrix(matrix, num_variables, coefficients.len())?;
+/// Checks what the digest cannot: a file can be whole and yet made by a writer with a defect. What follows from the rows
+/// (densities, classes) is not in the file and cannot contradict them.
+fn checked_shape(content: ContentIn) -> Result<R1csShape, &'static str> {
+    let is_count = |count: u64| count < u64::from(AUX_TAG);
+    if content.num_inputs == 0 || !is_count(content.num_inputs) || !is_count(content.num_aux) {
+        return Err("number of variables out of range");
     }
-    check_rows(&matrices, num_inputs as usize)?;
-    let shape = R1csShape::from_parts(num_inputs as usize, num_aux as usize, matrices, coefficients);
-    if shape.sha256() != r1cs_sha256 {
-        return Err("its matrices are not those whose digest it carries");
+    let (num_inputs, num_aux) = (content.num_inputs as usize, content.num_aux as usize);
+    let coefficients = checked_coefficients(&content.coefficients)?;
+    if content.coefficient_indices.iter().any(|&index| usize::from(index) >= coefficients.len()) {
+        return Err("a coefficient's index is out of range");
+    }
+    let to_pattern =
+        |(ends, [aux_step, input_step]): ([u32; 3], [i32; 2])| Pattern { ends, aux_step, input_step };
+    let patterns = content.patterns.into_iter().map(to_pattern).collect();
+    let patterns = PatternTable::from_parts(patterns, content.codes, content.coefficient_indices)?;
+    let runs: Vec<Run> = content.runs.into_iter().map(|(start, length)| Run { start, length }).collect();
+    let num_rows: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
+    if num_rows < content.num_inputs || num_rows > MAX_ROWS as u64 {
+        return Err("number of rows out of range");
+    }
+    let rows = Rows::from_parts(patterns, content.ids, runs, num_inputs, num_aux)?;
+    check_input_rows(&rows, num_inputs)?;
+    let shape = R1csShape::from_parts(num_inputs, num_aux, rows, coefficients);
+    if shape.num_nonzero().iter().any(|&entries| entries > u64::from(u32::MAX)) {
+        return Err("a matrix has 2^32 entries or more");
     }
     Ok(shape)
 }
@@ -176,49 +171,19 @@ fn checked_coefficients(bytes: &[[u8; 32]]) -> Result<Vec<Scalar>, &'static str>
     Ok(coefficients)
 }
 
-fn check_matrix(matrix: &Matrix, num_variables: u32, num_coefficients: usize) -> Result<(), &'static str> {
-    let Matrix { row_starts, columns, coefficients } = matrix;
-    let rising = row_starts.windows(2).all(|pair| pair[0] <= pair[1]);
-    if row_starts.first() != Some(&0) || !rising {
-        return Err("row starts are not rising from zero");
-    }
-    if row_starts.last().map(|&end| end as usize) != Some(columns.len())
-        || columns.len() != coefficients.len()
-    {
-        return Err("number of entries differs from the rows'");
-    }
-    if columns.iter().any(|&column| column >= num_variables) {
-        return Err("a column is out of range");
-    }
-    if coefficients.iter().any(|&index| usize::from(index) >= num_coefficients) {
-        return Err("a coefficient's index is out of range");
-    }
-    Ok(())
-}
-
-/// All matrices have the same rows, and the last ones are the input rows.
-fn check_rows(matrices: &[Matrix; 3], num_inputs: usize) -> Result<(), &'static str> {
-    let num_rows = matrices[0].num_rows();
-    if matrices.iter().any(|matrix| matrix.num_rows() != num_rows) {
-        return Err("matrices have unequal numbers of rows");
-    }
-    if num_rows < num_inputs || num_rows > 1 << (Scalar::S - 1) {
-        return Err("number of rows out of range");
-    }
-    let [a, b, c] = matrices;
-    let is_input_row = |input: usize| {
-        let row = num_rows - num_inputs + input;
-        let start = a.row_starts[row] as usize;
-        let only_entry = a.row_starts[row + 1] as usize == start + 1
-            && a.columns[start] as usize == input
-            && a.coefficients[start] == COEFFICIENT_ONE;
-        only_entry && [b, c].iter().all(|matrix| matrix.row_starts[row] == matrix.row_starts[row + 1])
-    };
-    if (0..num_inputs).all(is_input_row) {
-        Ok(())
-    } else {
-        Err("input rows are missing")
-    }
+/// The last rows are the input rows.
+fn check_input_rows(rows: &Rows, num_inputs: usize) -> Result<(), &'static str> {
+    let first = rows.num_rows() - num_inputs;
+    let mut all = true;
+    rows.for_each(first..rows.num_rows(), |row, id, anchors| {
+        let [a, b, c] = rows.patterns().row(id);
+        let is_only_entry = matches!(
+            (a.codes, a.coefficients),
+            (&[code], &[COEFFICIENT_ONE]) if anchors.variable(code) == Variable::Input((row - first) as u32)
+        );
+        all &= is_only_entry && b.codes.is_empty() && c.codes.is_empty();
+    });
+    all.then_some(()).ok_or("input rows are missing")
 }
 
 /// Hashes what is read or written through it. Buffers belong outside: small calls are slow.
@@ -256,6 +221,7 @@ impl<W: Write> Write for Hashing<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::groth16::shape::INPUT;
     use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError as CircuitError};
 
     /// Inputs and aux variables interleaved, a zero coefficient, coefficients other than 1 and -1.
@@ -368,87 +334,64 @@ mod tests {
     fn claimed_lengths_beyond_the_file_are_refused_without_allocating() {
         let (_folder, path, _, bytes) = saved();
         let mut body = bytes[..bytes.len() - DIGEST_BYTES as usize].to_vec();
-        // The number of coefficients follows the magic, a digest and the two numbers of variables.
-        body[56..64].copy_from_slice(&(u64::MAX / 64).to_le_bytes());
+        // The number of coefficients follows the magic and the two numbers of variables.
+        body[24..32].copy_from_slice(&(u64::MAX / 64).to_le_bytes());
         refusal(&path, &with_digest(&body));
     }
 
     #[test]
     fn a_whole_file_with_impossible_content_is_refused() {
         let (_folder, path, shape, _) = saved();
-        let refused_after = |change: &dyn Fn(&mut ShapeParts)| {
-            let mut parts = ShapeParts::of(&shape);
-            change(&mut parts);
-            let body = codec(u64::MAX).serialize(&parts.to_out()).unwrap();
+        let refused_after = |change: &dyn Fn(&mut ContentIn)| {
+            let mut content = owned(shape.to_out());
+            change(&mut content);
+            let body = [&MAGIC[..], &codec(u64::MAX).serialize(&content).unwrap()].concat();
             refusal(&path, &with_digest(&body))
         };
-        assert_eq!(refused_after(&|p| p.matrices[1].columns[0] = 4), "a column is out of range");
-        assert_eq!(
-            refused_after(&|p| p.matrices[2].coefficients[0] = 3),
-            "a coefficient's index is out of range"
-        );
-        assert_eq!(
-            refused_after(&|p| p.matrices[0].row_starts[1] = 4),
-            "row starts are not rising from zero"
-        );
-        assert_eq!(
-            refused_after(&|p| p.matrices[0].columns.truncate(4)),
-            "number of entries differs from the rows'"
-        );
-        assert_eq!(
-            refused_after(&|p| p.matrices[1].row_starts.push(1)),
-            "matrices have unequal numbers of rows"
-        );
-        assert_eq!(
-            refused_after(&|p| p.matrices[0].row_starts.clear()),
-            "row starts are not rising from zero"
-        );
-        assert_eq!(refused_after(&|p| p.num_inputs = 0), "number of variables out of range");
-        assert_eq!(refused_after(&|p| p.num_aux = u64::MAX), "number of variables out of range");
-        assert_eq!(refused_after(&|p| p.matrices[0].columns[4] = 0), "input rows are missing");
-        assert_eq!(refused_after(&|p| p.coefficients[2] = [0; 32]), "a coefficient is zero");
-        assert_eq!(refused_after(&|p| p.coefficients[2] = [255; 32]), "a coefficient is not canonical");
-        assert_eq!(refused_after(&|p| p.coefficients.swap(0, 1)), "coefficients do not start with 1 and -1");
-        // Possible, and not what was recorded.
-        let others = "its matrices are not those whose digest it carries";
-        assert_eq!(refused_after(&|p| p.matrices[1].columns[0] = 2), others);
-        assert_eq!(refused_after(&|p| p.coefficients[2][0] ^= 1), others);
-        assert_eq!(refused_after(&|p| p.r1cs_sha256[31] ^= 1), others);
+        let variables = "number of variables out of range";
+        assert_eq!(refused_after(&|c| c.num_inputs = 0), variables);
+        assert_eq!(refused_after(&|c| c.num_inputs = 1 << 31), variables);
+        assert_eq!(refused_after(&|c| c.num_aux = u64::MAX), variables);
+        assert_eq!(refused_after(&|c| c.coefficients[2] = [0; 32]), "a coefficient is zero");
+        assert_eq!(refused_after(&|c| c.coefficients[2] = [255; 32]), "a coefficient is not canonical");
+        assert_eq!(refused_after(&|c| c.coefficients.swap(0, 1)), "coefficients do not start with 1 and -1");
+        let index = "a coefficient's index is out of range";
+        assert_eq!(refused_after(&|c| c.coefficient_indices[0] = 3), index);
+        let ends = "ends of entries are not rising";
+        assert_eq!(refused_after(&|c| c.patterns[0].0[1] = 1), ends);
+        assert_eq!(refused_after(&|c| c.patterns[1].0[0] = 1), ends);
+        let entries = "number of entries differs from the patterns'";
+        assert_eq!(refused_after(&|c| c.codes.truncate(4)), entries);
+        assert_eq!(refused_after(&|c| c.coefficient_indices.push(0)), entries);
+        assert_eq!(refused_after(&|c| c.ids[1] = 4), "a pattern is out of range");
+        let runs = "a run is out of range";
+        assert_eq!(refused_after(&|c| c.runs[0].0 = 1), runs);
+        assert_eq!(refused_after(&|c| c.runs.push((u32::MAX, 1))), runs);
+        let rows = "number of rows out of range";
+        assert_eq!(refused_after(&|c| c.runs.clear()), rows);
+        assert_eq!(refused_after(&|c| c.runs = vec![(0, u32::MAX); 2]), rows);
+        let column = "a column is out of range";
+        assert_eq!(refused_after(&|c| c.num_aux = 1), column);
+        assert_eq!(refused_after(&|c| c.patterns[0].1[0] = 5), column);
+        assert_eq!(refused_after(&|c| c.patterns[1].1[0] = i32::MIN), column);
+        assert_eq!(refused_after(&|c| c.patterns[0].1[1] = -1), column);
+        assert_eq!(refused_after(&|c| c.codes[0] = INPUT | 7), column);
+        assert_eq!(refused_after(&|c| c.codes[1] = 2), column);
+        let input_rows = "input rows are missing";
+        assert_eq!(refused_after(&|c| c.runs[0].1 -= 1), input_rows);
+        assert_eq!(refused_after(&|c| c.coefficient_indices[c.codes.len() - 1] = 1), input_rows);
     }
 
-    /// A shape taken apart, to be spoiled.
-    struct ShapeParts {
-        r1cs_sha256: [u8; 32],
-        num_inputs: u64,
-        num_aux: u64,
-        coefficients: Vec<[u8; 32]>,
-        matrices: [Matrix; 3],
-    }
-
-    impl ShapeParts {
-        fn of(shape: &R1csShape) -> Self {
-            Self {
-                r1cs_sha256: shape.sha256(),
-                num_inputs: shape.num_inputs() as u64,
-                num_aux: shape.num_aux() as u64,
-                coefficients: shape.coefficients().iter().map(Scalar::to_bytes_le).collect(),
-                matrices: shape.matrices().clone(),
-            }
-        }
-
-        fn to_out(&self) -> ShapeOut<'_> {
-            ShapeOut {
-                magic: MAGIC,
-                r1cs_sha256: self.r1cs_sha256,
-                num_inputs: self.num_inputs,
-                num_aux: self.num_aux,
-                coefficients: self.coefficients.clone(),
-                matrices: self.matrices.each_ref().map(|matrix| MatrixOut {
-                    row_starts: &matrix.row_starts,
-                    columns: &matrix.columns,
-                    coefficients: &matrix.coefficients,
-                }),
-            }
+    fn owned(content: ContentOut<'_>) -> ContentIn {
+        Content {
+            num_inputs: content.num_inputs,
+            num_aux: content.num_aux,
+            coefficients: content.coefficients,
+            patterns: content.patterns,
+            codes: content.codes.to_vec(),
+            coefficient_indices: content.coefficient_indices.to_vec(),
+            ids: content.ids.to_vec(),
+            runs: content.runs,
         }
     }
 }

@@ -1,152 +1,204 @@
 //! The constraint system that records a circuit's matrices and runs none of its assignments.
+//!
+//! The circuit's code runs on the calling thread and makes rows; another thread makes them compact, so that a circuit of
+//! 130 million rows is never there as a whole:
+//!
+//! ```text
+//! Circuit::synthesize --rows--> Recorder --batches--> RowsBuilder --> Rows
+//! ```
 
-use std::collections::HashMap;
+use std::thread::{self, ScopedJoinHandle};
 
 use bellpepper_core::{
     Circuit, ConstraintSystem, Index, LinearCombination, SynthesisError as CircuitError, Variable,
 };
 use blstrs::Scalar;
-use ff::{Field, PrimeField};
+use crossbeam_channel::{bounded, Receiver, Sender};
+use ff::Field;
+use hashbrown::HashTable;
 
 use crate::error::SynthesisError;
-use crate::groth16::shape::{limbs, Matrix, COEFFICIENT_ONE};
+use crate::groth16::shape::{limbs, RowsBuilder, TaggedRow, AUX_TAG, COEFFICIENT_MINUS_ONE, COEFFICIENT_ONE};
 use crate::groth16::R1csShape;
 
-/// Set in a column that is an aux variable, for as long as the number of inputs is not known.
-const AUX_TAG: u32 = 1 << 31;
+/// Entries of a batch, about: 400 KB.
+const BATCH_ENTRIES: usize = 1 << 16;
+/// Batches that wait: enough to even out rows of unequal length.
+const MAX_WAITING_BATCHES: usize = 8;
 
 impl R1csShape {
     /// Records the matrices of `circuit` (a blank one will do: assignment closures are not run), and appends
-    /// one row `input_i * 0 = 0` per input.
+    /// one row `input_i * 0 = 0` per input. PoRep of 32 GiB takes one to two minutes, most of them in
+    /// the circuit's own code, and 118 MB.
     ///
     /// # Errors
     /// [`SynthesisError::Circuit`] if the circuit's code fails, [`SynthesisError::TooLarge`] if there are 2^31
     /// inputs or aux variables, 2^32 entries in a matrix, more than 65,536 distinct coefficients, or more rows than
     /// the field has roots of unity.
     pub fn record<C: Circuit<Scalar>>(circuit: C) -> Result<Self, SynthesisError> {
-        let mut recorder = Recorder::empty();
-        recorder.num_inputs = 1;
-        circuit.synthesize(&mut recorder).map_err(|error| SynthesisError::Circuit(error.to_string()))?;
-        recorder.finish()
+        thread::scope(|scope| {
+            let (batches, received) = bounded(MAX_WAITING_BATCHES);
+            let builder = thread::Builder::new()
+                .name("cuzk-rows".to_owned())
+                .spawn_scoped(scope, move || build(&received))
+                .map_err(|error| SynthesisError::Circuit(format!("no thread can be started: {error}")))?;
+            let mut recorder = Recorder::sending_to(batches);
+            let synthesized = circuit.synthesize(&mut recorder);
+            let synthesized = synthesized.map_err(|error| SynthesisError::Circuit(error.to_string()));
+            recorder.finish(builder, synthesized)
+        })
     }
 }
 
-/// A matrix being recorded: columns still carry [`AUX_TAG`].
-struct Rows {
-    matrix: Matrix,
+/// Rows on their way.
+#[derive(Default)]
+struct Batch {
+    /// Entries of each row in A, B and C.
+    lengths: Vec<[u32; 3]>,
+    columns: Vec<u32>,
+    coefficients: Vec<u16>,
 }
 
-impl Rows {
-    fn empty() -> Self {
-        Self { matrix: Matrix { row_starts: vec![0], columns: Vec::new(), coefficients: Vec::new() } }
-    }
-
-    fn push_entry(&mut self, column: u32, coefficient: u16) {
-        self.matrix.columns.push(column);
-        self.matrix.coefficients.push(coefficient);
-    }
-
-    fn end_row(&mut self) -> Result<(), SynthesisError> {
-        let end = u32::try_from(self.matrix.columns.len())
-            .map_err(|_| SynthesisError::TooLarge("a matrix has 2^32 entries or more".into()))?;
-        self.matrix.row_starts.push(end);
-        Ok(())
-    }
-
-    fn finish(mut self, num_inputs: u32) -> Matrix {
-        for column in &mut self.matrix.columns {
-            if *column & AUX_TAG != 0 {
-                *column = (*column ^ AUX_TAG) + num_inputs;
-            }
+fn build(batches: &Receiver<Batch>) -> Result<RowsBuilder, SynthesisError> {
+    let mut builder = RowsBuilder::new();
+    for Batch { lengths, columns, coefficients } in batches {
+        let mut start = 0;
+        for lengths in lengths {
+            let end = start + lengths.iter().map(|&length| length as usize).sum::<usize>();
+            let (columns, coefficients) = (&columns[start..end], &coefficients[start..end]);
+            builder.push(TaggedRow { lengths, columns, coefficients })?;
+            start = end;
         }
-        self.matrix.columns.shrink_to_fit();
-        self.matrix.coefficients.shrink_to_fit();
-        self.matrix.row_starts.shrink_to_fit();
-        self.matrix
     }
+    Ok(builder)
 }
 
 /// The distinct coefficients met so far.
 struct CoefficientTable {
     values: Vec<Scalar>,
-    index_of: HashMap<[u64; 4], u16>,
+    index_of: HashTable<u16>,
 }
 
 impl CoefficientTable {
     fn new() -> Self {
-        // The order is that of COEFFICIENT_ONE and COEFFICIENT_MINUS_ONE.
-        let values = vec![Scalar::ONE, -Scalar::ONE];
-        let index_of = values.iter().enumerate().map(|(i, value)| (limbs(value), i as u16)).collect();
-        Self { values, index_of }
+        let mut table = Self { values: Vec::new(), index_of: HashTable::new() };
+        for (value, index) in [(Scalar::ONE, COEFFICIENT_ONE), (-Scalar::ONE, COEFFICIENT_MINUS_ONE)] {
+            debug_assert_eq!(usize::from(index), table.values.len());
+            table.insert(value, index);
+        }
+        table
+    }
+
+    fn insert(&mut self, value: Scalar, index: u16) {
+        self.values.push(value);
+        let values = &self.values;
+        self.index_of.insert_unique(hash_of(&value), index, |&index| hash_of(&values[usize::from(index)]));
     }
 
     fn index(&mut self, coefficient: &Scalar) -> Result<u16, SynthesisError> {
         if *coefficient == Scalar::ONE {
             return Ok(COEFFICIENT_ONE);
         }
-        let key = limbs(coefficient);
-        if let Some(&index) = self.index_of.get(&key) {
+        let is_it = |&index: &u16| self.values[usize::from(index)] == *coefficient;
+        if let Some(&index) = self.index_of.find(hash_of(coefficient), is_it) {
             return Ok(index);
         }
         let index = u16::try_from(self.values.len())
             .map_err(|_| SynthesisError::TooLarge("more than 65,536 distinct coefficients".into()))?;
-        self.values.push(*coefficient);
-        self.index_of.insert(key, index);
+        self.insert(*coefficient, index);
         Ok(index)
     }
+}
+
+/// Montgomery limbs look random even where the value is small.
+fn hash_of(coefficient: &Scalar) -> u64 {
+    let [low, _, _, high] = limbs(coefficient);
+    (low ^ high.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// Not extensible, so that circuits which could be synthesized in parallel pieces are recorded in one.
 struct Recorder {
     num_inputs: usize,
     num_aux: usize,
-    rows: [Rows; 3],
+    batch: Batch,
+    batches: Sender<Batch>,
     coefficients: CoefficientTable,
     /// The first limit that was exceeded: `enforce` cannot fail, so it is reported at the end.
     exceeded: Option<SynthesisError>,
+    /// The other thread has met a limit.
+    is_cut_off: bool,
 }
 
 impl Recorder {
-    fn empty() -> Self {
+    fn sending_to(batches: Sender<Batch>) -> Self {
         Self {
-            num_inputs: 0,
+            num_inputs: 1,
             num_aux: 0,
-            rows: [Rows::empty(), Rows::empty(), Rows::empty()],
+            batch: Batch::default(),
+            batches,
             coefficients: CoefficientTable::new(),
             exceeded: None,
+            is_cut_off: false,
         }
     }
 
     fn push_row(&mut self, combinations: [LinearCombination<Scalar>; 3]) -> Result<(), SynthesisError> {
-        for (rows, combination) in self.rows.iter_mut().zip(&combinations) {
+        let mut lengths = [0; 3];
+        for (length, combination) in lengths.iter_mut().zip(&combinations) {
             for (variable, coefficient) in combination.iter() {
                 if *coefficient != Scalar::ZERO {
-                    rows.push_entry(tagged_column(variable)?, self.coefficients.index(coefficient)?);
+                    self.batch.columns.push(tagged_column(variable)?);
+                    self.batch.coefficients.push(self.coefficients.index(coefficient)?);
+                    *length += 1;
                 }
             }
-            rows.end_row()?;
         }
+        self.end_row(lengths);
         Ok(())
     }
 
-    fn finish(mut self) -> Result<R1csShape, SynthesisError> {
-        if let Some(error) = self.exceeded {
-            return Err(error);
+    fn end_row(&mut self, lengths: [u32; 3]) {
+        self.batch.lengths.push(lengths);
+        if self.batch.columns.len() + self.batch.lengths.len() >= BATCH_ENTRIES {
+            self.send();
         }
-        for input in 0..self.num_inputs {
-            let column = tagged_column(Variable::new_unchecked(Index::Input(input)))?;
-            self.rows[0].push_entry(column, COEFFICIENT_ONE);
-            self.rows.iter_mut().try_for_each(Rows::end_row)?;
-        }
-        let num_inputs = variable_count("inputs", self.num_inputs)?;
+    }
+
+    fn send(&mut self) {
+        // Its thread has ended if it met a limit; what it met comes at the end.
+        self.is_cut_off |= self.batches.send(std::mem::take(&mut self.batch)).is_err();
+    }
+
+    fn finish(
+        mut self,
+        builder: ScopedJoinHandle<'_, Result<RowsBuilder, SynthesisError>>,
+        synthesized: Result<(), SynthesisError>,
+    ) -> Result<R1csShape, SynthesisError> {
+        let counted = self.append_input_rows();
+        self.send();
+        let Self { num_inputs, num_aux, coefficients, exceeded, batches, .. } = self;
+        // The other thread ends with the channel.
+        drop(batches);
+        let built = builder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        synthesized?;
+        exceeded.map_or(Ok(()), Err)?;
+        let rows = built?;
+        counted?;
+        let rows = rows.finish(num_inputs, num_aux)?;
+        Ok(R1csShape::from_parts(num_inputs, num_aux, rows, coefficients.values))
+    }
+
+    /// # Errors
+    /// [`SynthesisError::TooLarge`] if there are too many variables.
+    fn append_input_rows(&mut self) -> Result<(), SynthesisError> {
+        variable_count("inputs", self.num_inputs)?;
         variable_count("aux variables", self.num_aux)?;
-        let num_rows = self.rows[0].matrix.num_rows();
-        if num_rows > 1 << (Scalar::S - 1) {
-            return Err(SynthesisError::TooLarge(format!("{num_rows} rows, limit 2^{}", Scalar::S - 1)));
+        for input in 0..self.num_inputs {
+            self.batch.columns.push(tagged_column(Variable::new_unchecked(Index::Input(input)))?);
+            self.batch.coefficients.push(COEFFICIENT_ONE);
+            self.end_row([1, 0, 0]);
         }
-        let matrices = self.rows.map(|rows| rows.finish(num_inputs));
-        check_columns(&matrices, self.num_inputs + self.num_aux)?;
-        Ok(R1csShape::from_parts(self.num_inputs, self.num_aux, matrices, self.coefficients.values))
+        Ok(())
     }
 }
 
@@ -167,22 +219,12 @@ fn variable_count(what: &str, count: usize) -> Result<u32, SynthesisError> {
     }
 }
 
-/// A circuit can make a variable out of thin air (`Variable::new_unchecked`); its matrices would be out of bounds.
-fn check_columns(matrices: &[Matrix; 3], num_variables: usize) -> Result<(), SynthesisError> {
-    let highest = matrices.iter().flat_map(|matrix| matrix.columns.iter().copied()).max();
-    match highest {
-        Some(column) if column as usize >= num_variables => {
-            Err(SynthesisError::Circuit(format!("constraint on variable {column} of {num_variables}")))
-        }
-        _ => Ok(()),
-    }
-}
-
 impl ConstraintSystem<Scalar> for Recorder {
     type Root = Self;
 
+    /// A temporary one, for the pieces of an extensible system; this one is not extensible, so nobody makes one.
     fn new() -> Self {
-        Self::empty()
+        Self::sending_to(bounded(0).0)
     }
 
     fn alloc<F, A, AR>(&mut self, _: A, _: F) -> Result<Variable, CircuitError>
@@ -213,7 +255,7 @@ impl ConstraintSystem<Scalar> for Recorder {
         LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
         LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
     {
-        if self.exceeded.is_some() {
+        if self.exceeded.is_some() || self.is_cut_off {
             return;
         }
         let zero = LinearCombination::zero;
@@ -227,5 +269,70 @@ impl ConstraintSystem<Scalar> for Recorder {
 
     fn get_root(&mut self) -> &mut Self::Root {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bit with `num_coefficients` constraints, each with a coefficient of its own.
+    struct Coefficients {
+        num_coefficients: u64,
+    }
+
+    impl Circuit<Scalar> for Coefficients {
+        fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), CircuitError> {
+            let x = cs.alloc(|| "", || Err(CircuitError::AssignmentMissing))?;
+            for value in 1..=self.num_coefficients {
+                cs.enforce(|| "", |lc| lc + (Scalar::from(value), x), |lc| lc + CS::one() - x, |lc| lc);
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn distinct_coefficients_are_counted_and_never_wrapped() {
+        // With -1 there are 65,536.
+        let shape = R1csShape::record(Coefficients { num_coefficients: 65_535 }).unwrap();
+        assert_eq!(shape.coefficients().len(), 65_536);
+        let mut expected = Scalar::ZERO;
+        shape.for_each_entry(0, &mut |row, _, coefficient| {
+            if row < shape.num_constraints() {
+                expected += Scalar::ONE;
+                assert_eq!(*coefficient, expected);
+            }
+        });
+        assert_eq!(expected, Scalar::from(65_535));
+        let refused = R1csShape::record(Coefficients { num_coefficients: 65_536 }).unwrap_err();
+        assert_eq!(refused, SynthesisError::TooLarge("more than 65,536 distinct coefficients".into()));
+    }
+
+    /// Fails, or panics, after enough rows to have sent some.
+    struct Failing {
+        panics: bool,
+    }
+
+    impl Circuit<Scalar> for Failing {
+        fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), CircuitError> {
+            Coefficients { num_coefficients: 60_000 }.synthesize(cs)?;
+            assert!(!self.panics, "a circuit that panics");
+            Err(CircuitError::Unsatisfiable)
+        }
+    }
+
+    #[test]
+    fn a_circuit_that_fails_or_panics_ends_the_recording() {
+        let refused = R1csShape::record(Failing { panics: false }).unwrap_err();
+        assert!(matches!(refused, SynthesisError::Circuit(_)), "{refused}");
+        let panicked = std::panic::catch_unwind(|| R1csShape::record(Failing { panics: true }));
+        assert!(panicked.is_err());
+    }
+
+    #[test]
+    fn more_variables_than_31_bits_count_are_refused() {
+        let refused = variable_count("inputs", 1 << 31).unwrap_err();
+        assert_eq!(refused, SynthesisError::TooLarge("2147483648 inputs, limit 2^31".into()));
+        assert_eq!(variable_count("inputs", (1 << 31) - 1), Ok((1 << 31) - 1));
     }
 }

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::Stage;
-use crate::circuits::{FilecoinRequest, WorkKind, Workload};
+use crate::circuits::{EncodedWork, FilecoinRequest, WorkKind, Workload};
 use crate::error::EngineError;
 use crate::groth16::Blinding;
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
+use crate::messages::journal::Durability;
 
 /// Order of service. A higher level is served first, with aging so that nothing starves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -70,7 +71,10 @@ impl std::fmt::Debug for BlindingSource {
 #[derive(Clone, Debug)]
 pub enum Payload {
     Filecoin(Box<FilecoinRequest>),
-    /// A decoded job, or a host's own circuit (`CustomCircuit::into_workload`).
+    /// A host's own circuit, as bytes that the host's decoder of that format reads (`EngineConfig::decoders`).
+    Encoded(EncodedWork),
+    /// A decoded job, or a host's own circuit (`CustomCircuit::into_workload`). It lives and dies with the process: no
+    /// journal can keep it.
     Workload(Arc<dyn Workload>),
 }
 
@@ -118,28 +122,44 @@ pub struct ProofOutcome {
     pub retries: u32,
 }
 
-/// Where a job's time went. Stage times are summed over partitions.
+/// Where a job's time went. Times of partitions are summed, so that together they may be more than `total`.
 #[derive(Clone, Debug, Default)]
 pub struct JobTimings {
+    /// From acceptance until its first witness was begun, the loading of its circuit left out.
     pub queue_wait: Duration,
+    /// Reading the proving key and reading or recording the shape; zero if the circuit was there.
     pub circuit_load: Duration,
+    /// Making witnesses and checking every constraint, on worker threads.
     pub synthesis: Duration,
+    /// On devices, stage by stage in their order, of the attempts that counted.
     pub stages: Vec<(Stage, Duration)>,
+    /// By our verifier and by the circuit's library.
     pub verify: Duration,
+    /// From acceptance to the end.
     pub total: Duration,
 }
 
 /// Progress of one job, in order. The last one is `Finished`.
 #[derive(Clone, Debug)]
 pub enum JobEvent {
+    /// The first: the input was decoded and checked, and the job is in the table.
     Accepted { job: JobId, kind: WorkKind, circuit: CircuitId, num_partitions: u32 },
+    /// The circuit comes into host memory. `what`: `srs`, of which `done` of `total` bytes of the parameter file were read
+    /// (reported for each hundredth), or `shape`, which is recorded whole: 0 or 1 of 1. Not sent if the circuit is there.
     CircuitLoading { circuit: CircuitId, what: &'static str, done: u64, total: u64 },
+    /// Key and shape are there, and fit each other.
     CircuitReady { circuit: CircuitId },
+    /// The partition's witness was made and satisfies every constraint; `elapsed` on a worker thread for both.
     WitnessReady { partition: PartitionIndex, elapsed: Duration },
+    /// The partition was sent to this device. Again, if it is retried.
     Placed { partition: PartitionIndex, device: DeviceId },
+    /// The device has ended a stage, after `elapsed`.
     StageDone { partition: PartitionIndex, device: DeviceId, stage: Stage, elapsed: Duration },
+    /// The device's proof holds: the partition is done.
     PartitionVerified { partition: PartitionIndex, device: DeviceId },
+    /// An attempt failed, for this reason; the partition is placed again.
     PartitionRetried { partition: PartitionIndex, reason: String },
+    /// The last: how the job ended.
     Finished(Result<Arc<ProofOutcome>, EngineError>),
 }
 
@@ -178,6 +198,8 @@ pub struct SubmitJob {
     pub deadline: Option<Duration>,
     pub blinding: BlindingSource,
     pub placement: Placement,
+    /// The request's bytes, for the journal; `None`: the job is none for it, or there is no journal.
+    pub encoded: Option<Arc<[u8]>>,
     pub span: tracing::Span,
 }
 
@@ -203,6 +225,8 @@ pub struct JobAccepted {
     pub events: mpsc::UnboundedReceiver<JobEvent>,
     /// `Some` once the job has ended.
     pub result: watch::Receiver<Option<JobResult>>,
+    /// The caller is told that its job is accepted once it is in the journal, if it is to be there.
+    pub durability: Durability,
 }
 
 /// Somebody waits for this job. Dropping it, also with a reply that nobody received, tells the Scheduler

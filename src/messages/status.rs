@@ -48,8 +48,10 @@ pub struct EngineStatus {
     pub circuits: Vec<CircuitStatus>,
     /// Jobs that have not ended, oldest first.
     pub jobs: Vec<JobStatus>,
+    /// Jobs of the journal that are still to be decoded and queued again.
+    pub recovering: u64,
     pub totals: Totals,
-    /// Of the host's memory, for witnesses and their row values.
+    /// Of the host's memory, for witnesses.
     pub host_memory_reserved_bytes: u64,
     /// Of circuits: loaded, being loaded, and let go but still held by running work.
     pub circuit_memory_reserved_bytes: u64,
@@ -152,6 +154,8 @@ pub struct Totals {
     pub accepted: u64,
     pub attached: u64,
     pub refused: u64,
+    /// Jobs of the journal that were queued again after a restart.
+    pub recovered: u64,
     pub completed: u64,
     pub failed: u64,
     pub cancelled: u64,

@@ -8,9 +8,10 @@ use actix::prelude::Message;
 use actix::Recipient;
 use blstrs::Scalar;
 
-use crate::circuits::{FilecoinRequest, SrsSource, Workload};
-use crate::error::{EngineError, RequestError, SrsError, SynthesisError};
-use crate::groth16::{Assignment, Blinding, Evaluations, PreparedVerifyingKey, Proof, R1csShape, Srs};
+use crate::circuits::{SrsSource, Undecoded, Workload};
+use crate::error::{EngineError, SrsError, SynthesisError};
+use crate::groth16::domain::quotient_bytes;
+use crate::groth16::{Blinding, PackedWitness, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, JobId, WorkRef};
 use crate::messages::device::CancelFlag;
 use crate::messages::job::Priority;
@@ -23,24 +24,40 @@ pub struct PreparedCircuit {
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
     pub vk: PreparedVerifyingKey,
+    /// What memory is reserved by: of `shape`, but in simulations of larger circuits.
+    pub needs: PartitionNeeds,
     /// Bytes of shape and SRS in host memory.
     pub num_bytes: u64,
 }
 
+/// Host memory that one partition of a circuit takes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionNeeds {
+    /// A bit or a scalar per aux variable, and a scalar per input.
+    pub witness_bytes: u64,
+    /// What a proof on the host takes besides.
+    pub host_proof_bytes: u64,
+}
+
+impl PartitionNeeds {
+    pub fn of(shape: &R1csShape) -> Self {
+        let num_scalars = shape.num_inputs() + shape.classes().num_dense();
+        Self {
+            witness_bytes: 32 * num_scalars as u64 + 8 * shape.num_aux().div_ceil(64) as u64,
+            host_proof_bytes: quotient_bytes(shape.domain_log2()),
+        }
+    }
+}
+
 impl PreparedCircuit {
-    /// Bytes of one witness.
+    /// Bytes of one witness: a bit or a scalar per aux variable, and a scalar per input.
     pub fn witness_bytes(&self) -> u64 {
-        32 * (self.shape.num_inputs() + self.shape.num_aux()) as u64
+        self.needs.witness_bytes
     }
 
-    /// Bytes of one witness's row values `a`, `b`, `c`.
-    pub fn evaluations_bytes(&self) -> u64 {
-        3 * 32 * self.shape.num_rows() as u64
-    }
-
-    /// Bytes that a proof on the host takes besides the witness: the row values, on the evaluation domain.
+    /// Bytes that a proof on the host takes besides the witness.
     pub fn host_proof_bytes(&self) -> u64 {
-        (3 * 32) << self.shape.domain_log2()
+        self.needs.host_proof_bytes
     }
 }
 
@@ -71,10 +88,20 @@ impl MemoryLease {
 
 /// Question with a long answer: decode and validate a request, on a worker thread. The reply comes when it is done.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Arc<dyn Workload>, EngineError>")]
+#[rtype(result = "Result<DecodedRequest, EngineError>")]
 pub struct DecodeRequest {
-    pub request: Box<FilecoinRequest>,
+    pub request: Undecoded,
     pub priority: Priority,
+    /// A journal will want its bytes.
+    pub keep_bytes: bool,
+}
+
+/// What a request says.
+#[derive(Clone, Debug)]
+pub struct DecodedRequest {
+    pub workload: Arc<dyn Workload>,
+    /// The request as a journal keeps it, if that was asked for.
+    pub encoded: Option<Arc<[u8]>>,
 }
 
 /// Command: find out what a circuit will take, without loading it. Answered by [`CircuitMeasured`] or
@@ -175,13 +202,12 @@ pub struct SynthesizeWitness {
     pub span: tracing::Span,
 }
 
-/// Fact: a witness that satisfies its circuit, with the row values that the check made.
+/// Fact: a witness that satisfies its circuit.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct WitnessSynthesized {
     pub at: WorkRef,
-    pub assignment: Arc<Assignment>,
-    pub evaluations: Evaluations,
+    pub witness: Arc<PackedWitness>,
     /// What the verifier puts in, without the leading one.
     pub public_inputs: Arc<[Scalar]>,
     /// Of the command.
@@ -193,7 +219,7 @@ impl fmt::Debug for WitnessSynthesized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WitnessSynthesized")
             .field("at", &self.at)
-            .field("assignment", &self.assignment)
+            .field("witness", &self.witness)
             .finish_non_exhaustive()
     }
 }
@@ -248,7 +274,7 @@ pub struct ProofsVerified {
 pub struct CheckKey {
     pub at: WorkRef,
     pub circuit: Arc<PreparedCircuit>,
-    pub assignment: Arc<Assignment>,
+    pub witness: Arc<PackedWitness>,
     pub public_inputs: Arc<[Scalar]>,
     pub blinding: Blinding,
     pub priority: Priority,
@@ -315,7 +341,8 @@ impl fmt::Debug for VerifyJob {
 pub struct JobVerified {
     pub job: JobId,
     pub proof: Vec<u8>,
-    pub result: Result<(), RequestError>,
+    /// What the library said against the proof, or that it panicked.
+    pub result: Result<(), String>,
     pub elapsed: Duration,
 }
 

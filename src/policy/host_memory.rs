@@ -9,7 +9,7 @@
 pub enum HostPart {
     /// Shapes and proving keys.
     Circuits,
-    /// Witnesses and their row values, and the host's own proofs.
+    /// Witnesses, and the host's own proofs.
     Witnesses,
 }
 

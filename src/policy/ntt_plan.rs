@@ -5,17 +5,20 @@ use std::fmt;
 
 /// Largest domain: three passes of nine levels.
 pub const MAX_DOMAIN_LOG2: u32 = 27;
-/// Elements of a tile: 64 KiB of shared memory, which every supported architecture has.
-pub const MAX_TILE_LOG2: u32 = 11;
+/// Elements of a tile: 32 KiB of shared memory, in a block of 128 threads. Twice as large is slower by 4 % (H200,
+/// benches/RESULTS.md): fewer blocks of a multiprocessor are then at different steps.
+pub const MAX_TILE_LOG2: u32 = 10;
 /// A thread holds eight elements in registers.
 pub const THREAD_ELEMENTS_LOG2: u32 = 3;
 /// Smallest transform that is done in tiles.
 pub const MIN_TILED_LOG2: u32 = THREAD_ELEMENTS_LOG2;
-/// Twiddles kept as they are, 256 MiB: all of a 2^24 domain's. Of a larger one, the last levels' are products of two.
-const MAX_TABLE_LOG2: u32 = 23;
+/// Twiddles kept as they are, 512 MiB: all of a 2^25 domain's. Of a larger one, the last levels' are products of two: at
+/// 2^27 that takes 1.2 ms of 33, and with half the table 1.6 (H200, benches/RESULTS.md).
+const MAX_TABLE_LOG2: u32 = 24;
 /// Levels done between two exchanges of elements.
 const ROUND_LEVELS: u32 = 3;
-const MAX_ROUNDS: u32 = 3;
+/// Levels of a pass where there are several: three rounds, and a tile has two columns at least, lines of 64 bytes.
+const MAX_PASS_LEVELS: u32 = 9;
 const FR_BYTES: u64 = 32;
 
 /// Consecutive levels of a transform that are done in one round trip through memory.
@@ -23,7 +26,7 @@ const FR_BYTES: u64 = 32;
 pub struct Pass {
     /// Level `l` combines places `2^(domain_log2 - 1 - l)` apart.
     pub first_level: u32,
-    /// 3 to 11.
+    /// 3 to 10.
     pub num_levels: u32,
 }
 
@@ -74,8 +77,7 @@ pub struct NttPlan {
 }
 
 impl NttPlan {
-    /// As few passes as possible, then as few rounds as possible; the levels by which three times the rounds exceed
-    /// the domain are left out of the first pass.
+    /// As few passes as possible, of as equal numbers of levels as possible.
     ///
     /// # Panics
     /// Above [`MAX_DOMAIN_LOG2`].
@@ -132,13 +134,8 @@ fn pass_levels(domain_log2: u32) -> Vec<u32> {
     if domain_log2 <= MAX_TILE_LOG2 {
         return vec![domain_log2];
     }
-    let num_rounds = domain_log2.div_ceil(ROUND_LEVELS);
-    let num_passes = num_rounds.div_ceil(MAX_ROUNDS);
-    let levels = |pass| {
-        let rounds = num_rounds / num_passes + u32::from(pass < num_rounds % num_passes);
-        let left_out = if pass == 0 { num_rounds * ROUND_LEVELS - domain_log2 } else { 0 };
-        rounds * ROUND_LEVELS - left_out
-    };
+    let num_passes = domain_log2.div_ceil(MAX_PASS_LEVELS);
+    let levels = |pass| domain_log2 / num_passes + u32::from(pass < domain_log2 % num_passes);
     (0..num_passes).map(levels).collect()
 }
 
@@ -301,23 +298,24 @@ mod tests {
             let is_single = plan.passes.len() <= 1;
             assert_eq!(is_single, domain_log2 <= MAX_TILE_LOG2);
             for pass in &plan.passes {
-                assert!(is_single || pass.num_levels <= 9, "lines of fewer than 128 bytes: {pass:?}");
+                assert!(is_single || pass.num_levels <= 9, "lines of fewer than 64 bytes: {pass:?}");
             }
         }
         assert_eq!(levels(&NttPlan::of(27)), [9, 9, 9]);
-        assert_eq!(levels(&NttPlan::of(24)), [9, 9, 6]);
-        assert_eq!(levels(&NttPlan::of(22)), [7, 9, 6]);
+        assert_eq!(levels(&NttPlan::of(24)), [8, 8, 8]);
+        assert_eq!(levels(&NttPlan::of(22)), [8, 7, 7]);
+        assert_eq!(levels(&NttPlan::of(11)), [6, 5]);
     }
 
     #[test]
     fn impossible_cuts_are_told() {
         // Levels missing; a pass of two; one beyond its tile; columns of a tile in several blocks; a short table.
         for (tile_log2, levels, low_log2) in [
-            (11, &[6, 6][..], 12),
-            (11, &[11, 2], 12),
+            (10, &[6, 6][..], 12),
+            (10, &[11, 2], 12),
             (8, &[9, 4], 12),
-            (11, &[4, 6, 3], 12),
-            (11, &[7, 6], 5),
+            (10, &[4, 6, 3], 12),
+            (10, &[7, 6], 5),
         ] {
             let cut = std::panic::catch_unwind(|| NttPlan::cut(13, tile_log2, levels, low_log2));
             assert!(cut.is_err(), "{levels:?} in 2^{tile_log2}, table of 2^{low_log2}");
@@ -334,6 +332,6 @@ mod tests {
             assert_eq!(far, domain_log2 > MAX_TABLE_LOG2 + 1, "2^{domain_log2}");
         }
         assert_eq!(domain_table_bytes(20), 32 * ((1 << 19) + 2));
-        assert_eq!(domain_table_bytes(27), 32 * ((1 << 23) + (1 << 4)));
+        assert_eq!(domain_table_bytes(27), 32 * ((1 << 24) + (1 << 3)));
     }
 }

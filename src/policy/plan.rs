@@ -18,6 +18,7 @@
 
 use crate::backend::Stage;
 use crate::error::PlanError;
+use crate::groth16::domain::quotient_bytes;
 use crate::groth16::{R1csShape, Srs};
 use crate::policy::msm_plan::{best_window_bits, Group, MsmPlan, MIN_WINDOW_BITS};
 use crate::policy::ntt_plan::domain_table_bytes;
@@ -108,7 +109,7 @@ impl QuerySet {
 }
 
 /// What of a circuit's shape decides its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShapeSummary {
     pub domain_log2: u32,
     /// Rows, the input rows included: at most `2^domain_log2`.
@@ -128,6 +129,7 @@ impl ShapeSummary {
         }
     }
 
+    /// On the device, where each variable has its scalar.
     fn witness_bytes(&self) -> u64 {
         SCALAR_BYTES * (self.num_inputs + self.num_aux)
     }
@@ -139,10 +141,10 @@ impl ShapeSummary {
 }
 
 /// What of an SRS decides its memory: points per query, and where they lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SrsSummary {
     num_points: [u64; 5],
-    /// The queries are read where the host holds them: nothing is copied, nothing is charged.
+    /// Queries and witness are read where the host holds them: nothing is copied, nothing is charged.
     in_place: bool,
 }
 
@@ -330,6 +332,9 @@ struct Layout<'a> {
 impl Layout<'_> {
     /// Working memory of each stage without the sums' own.
     fn fixed_stage_bytes(&self) -> [u64; 9] {
+        if self.srs.in_place {
+            return self.host_stage_bytes();
+        }
         let witness = self.shape.witness_bytes();
         Stage::ALL.map(|stage| match stage {
             Stage::Upload | Stage::Evaluate => witness + 2 * self.shape.vector_bytes(),
@@ -339,6 +344,16 @@ impl Layout<'_> {
             Stage::SumH => witness + self.shape.vector_bytes(),
             Stage::SumL | Stage::SumA | Stage::SumBG1 | Stage::SumBG2 => witness,
             Stage::Assemble => 0,
+        })
+    }
+
+    /// The same where the witness too is read where the host holds it, packed and accounted for.
+    fn host_stage_bytes(&self) -> [u64; 9] {
+        Stage::ALL.map(|stage| match stage {
+            Stage::Evaluate => 2 * self.shape.vector_bytes(),
+            Stage::Quotient => quotient_bytes(self.shape.domain_log2),
+            Stage::SumH => self.shape.vector_bytes(),
+            Stage::Upload | Stage::SumL | Stage::SumA | Stage::SumBG1 | Stage::SumBG2 | Stage::Assemble => 0,
         })
     }
 

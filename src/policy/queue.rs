@@ -51,21 +51,32 @@ type Rank = (
 );
 
 impl QueuePolicy {
-    fn steps(&self, waiting: &Waiting, now: Duration) -> u32 {
+    fn steps(&self, since: Duration, now: Duration) -> u32 {
         if self.aging_step.is_zero() {
             return 0;
         }
-        let waited = now.saturating_sub(waiting.since);
+        let waited = now.saturating_sub(since);
         u32::try_from(waited.as_nanos() / self.aging_step.as_nanos()).unwrap_or(u32::MAX)
+    }
+
+    /// In how many steps something has aged, as far as it matters, and when it will in the next one. `None`: it is
+    /// overdue, or nothing ages.
+    pub fn age(&self, since: Duration, now: Duration) -> (u32, Option<Duration>) {
+        let steps = self.steps(since, now).min(OVERDUE_STEPS);
+        let ages_again = steps < OVERDUE_STEPS && !self.aging_step.is_zero();
+        let next = self.aging_step.saturating_mul(steps + 1);
+        (steps, ages_again.then(|| since.saturating_add(next)))
     }
 
     /// The priority with its aging, CRITICAL at most.
     fn level(&self, waiting: &Waiting, now: Duration) -> u32 {
-        (waiting.priority as u32).saturating_add(self.steps(waiting, now)).min(Priority::Critical as u32)
+        (waiting.priority as u32)
+            .saturating_add(self.steps(waiting.since, now))
+            .min(Priority::Critical as u32)
     }
 
     fn is_overdue(&self, waiting: &Waiting, now: Duration) -> bool {
-        self.steps(waiting, now) >= OVERDUE_STEPS
+        self.steps(waiting.since, now) >= OVERDUE_STEPS
     }
 
     fn rank(&self, waiting: &Waiting, now: Duration, prefer: bool) -> Rank {

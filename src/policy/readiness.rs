@@ -30,6 +30,10 @@ pub struct EngineFacts<'a> {
     pub draining: bool,
     /// The Synthesizer lives.
     pub can_synthesize: bool,
+    /// What keeps the journal from being written: work is refused meanwhile.
+    pub journal_failure: Option<&'a str>,
+    /// Jobs of the journal that are still to be queued again.
+    pub num_recovering: usize,
     /// Circuits that are to be loaded before the engine counts as ready, and are not.
     pub warming: Vec<&'a str>,
     /// Circuits of that list that could not be loaded, and why.
@@ -50,6 +54,7 @@ pub fn readiness(facts: &EngineFacts<'_>) -> Readiness {
     let fatal = facts.devices.iter().all(is_gone).then(|| why_fatal(facts));
     let ready = !facts.draining
         && facts.can_synthesize
+        && facts.journal_failure.is_none()
         && facts.warming.is_empty()
         && facts.devices.iter().any(serves);
     let reasons = reasons(facts, regular_gone);
@@ -76,6 +81,11 @@ fn reasons(facts: &EngineFacts<'_>, regular_gone: bool) -> Vec<String> {
     }
     if !facts.can_synthesize {
         reasons.push("the synthesizer is starting".to_owned());
+    }
+    match (facts.journal_failure, facts.num_recovering) {
+        (Some(failure), _) => reasons.push(failure.to_owned()),
+        (None, 0) => {}
+        (None, jobs) => reasons.push(format!("{jobs} jobs of the journal are still to be queued again")),
     }
     reasons.extend(facts.warming.iter().map(|circuit| format!("{circuit} is being loaded")));
     let failed = facts.warmup_failures.iter();
@@ -133,6 +143,8 @@ mod tests {
         EngineFacts {
             draining: false,
             can_synthesize: true,
+            journal_failure: None,
+            num_recovering: 0,
             warming: Vec::new(),
             warmup_failures: Vec::new(),
             devices: devices.iter().map(device).collect(),
@@ -166,6 +178,15 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_that_cannot_be_written_holds_readiness_back_and_recovery_does_not() {
+        let failing = EngineFacts { journal_failure: Some("the disk is full"), ..facts(&[(0, 1, 0)]) };
+        assert_eq!(readiness(&failing).reasons, ["the disk is full"]);
+        assert!(!readiness(&failing).ready);
+        let recovering = EngineFacts { num_recovering: 3, ..facts(&[(0, 1, 0)]) };
+        assert!(readiness(&recovering).ready && readiness(&recovering).degraded);
+    }
+
+    #[test]
     fn what_is_to_be_loaded_holds_readiness_back_and_a_failure_does_not() {
         let warming = EngineFacts { warming: vec!["winning-32g"], ..facts(&[(0, 1, 0)]) };
         assert_eq!(readiness(&warming).reasons, ["winning-32g is being loaded"]);
@@ -184,9 +205,12 @@ mod tests {
             draining: bool,
             can_synthesize: bool,
             warms: bool,
+            journal_fails: bool,
         ) {
             let warming = if warms { vec!["a"] } else { Vec::new() };
-            let facts = EngineFacts { draining, can_synthesize, warming, ..facts(&devices) };
+            let journal_failure = journal_fails.then_some("the disk is full");
+            let facts =
+                EngineFacts { draining, can_synthesize, journal_failure, warming, ..facts(&devices) };
             let answer = readiness(&facts);
             prop_assert!(answer.ready || !answer.reasons.is_empty());
             prop_assert_eq!(answer.degraded, answer.ready && !answer.reasons.is_empty());

@@ -114,8 +114,7 @@ fn a_circuit_larger_than_the_budget_is_let_through_alone() {
 #[test]
 fn a_cancelled_witness_counts_until_its_worker_has_let_go() {
     on_paused_arbiter(async {
-        let (witness_bytes, evaluations_bytes) = partition_bytes();
-        let partition_bytes = witness_bytes + evaluations_bytes;
+        let partition_bytes = partition_bytes();
         let mut rig =
             Rig::start(Settings { host_budget_bytes: 6000 + partition_bytes, ..Settings::default() });
         let workload = circuit("squares", &[2]);
@@ -145,8 +144,7 @@ fn a_cancelled_partition_counts_until_its_device_has_let_go() {
         let held = rig.placed().await;
         assert_eq!(rig.cancel(job.ticket.job()).await, CancelOutcome::WasRunning);
         assert!(held.cancel.is_cancelled());
-        let (witness_bytes, evaluations_bytes) = partition_bytes();
-        assert_eq!(rig.status().await.host_memory_reserved_bytes, witness_bytes + evaluations_bytes);
+        assert_eq!(rig.status().await.host_memory_reserved_bytes, partition_bytes());
         let at = held.work.at.clone();
         rig.failed(held, DeviceError::Cancelled { at });
         assert_eq!(rig.status().await.host_memory_reserved_bytes, 0);
@@ -249,8 +247,7 @@ fn b27_critical_work_has_a_larger_limit_of_its_own_and_a_refusal_says_so() {
 #[test]
 fn b28_released_memory_goes_to_the_highest_ranked_waiter() {
     on_paused_arbiter(async {
-        let (witness_bytes, evaluations_bytes) = partition_bytes();
-        let partition_bytes = witness_bytes + evaluations_bytes;
+        let partition_bytes = partition_bytes();
         let budget = 6000 + 2 * partition_bytes;
         let mut rig = Rig::start(Settings { host_budget_bytes: budget, ..Settings::default() });
         let workload = circuit("squares", &[2, 3, 4, 5]);
@@ -258,9 +255,9 @@ fn b28_released_memory_goes_to_the_highest_ranked_waiter() {
         rig.load(6000).await;
         let (first, second) = (rig.witness().await, rig.witness().await);
         rig.nothing_asked().await;
-        let critical = rig.submit_as(&workload, Priority::Critical).await.unwrap();
+        let high = rig.submit_as(&workload, Priority::High).await.unwrap();
         rig.nothing_asked().await;
-        // A partition ends, and with it goes its memory: in two steps.
+        // A partition ends, and with it goes its memory: once its proof is verified.
         rig.device_ready(0, 1);
         rig.synthesized(first);
         let proving = rig.next_placed().await;
@@ -268,10 +265,10 @@ fn b28_released_memory_goes_to_the_highest_ranked_waiter() {
         let verify = rig.verify().await;
         rig.nothing_asked().await;
         let reserved = rig.status().await.host_memory_reserved_bytes;
-        assert_eq!(reserved, partition_bytes + witness_bytes, "its row values are gone already");
+        assert_eq!(reserved, 2 * partition_bytes, "it may have to be proved again");
         rig.verdict(verify, true);
         let next = rig.witness().await;
-        assert_eq!(next.at.job, critical.ticket.job(), "not the job that was there first");
+        assert_eq!(next.at.job, high.ticket.job(), "not the job that was there first");
         drop((second, next));
         rig.end().await;
     });
@@ -280,8 +277,7 @@ fn b28_released_memory_goes_to_the_highest_ranked_waiter() {
 #[test]
 fn b28_a_circuit_that_waits_gets_what_a_lower_job_releases() {
     on_paused_arbiter(async {
-        let (witness_bytes, evaluations_bytes) = partition_bytes();
-        let partition_bytes = witness_bytes + evaluations_bytes;
+        let partition_bytes = partition_bytes();
         // Beside the first circuit there is room for four partitions; the second circuit takes all of that but one.
         let budget = 6000 + 4 * partition_bytes;
         let mut rig = Rig::start(Settings { host_budget_bytes: budget, ..Settings::default() });
@@ -319,8 +315,7 @@ fn a_preload_is_asked_of_the_host_and_then_of_each_device() {
         let answer = rig.preload(&circuit("squares", &[2]), true);
         rig.load(60).await;
         let asked = [rig.asked.next().await, rig.asked.next().await];
-        let (witness_bytes, _) = partition_bytes();
-        assert_eq!(rig.status().await.host_memory_reserved_bytes, 2 * witness_bytes);
+        assert_eq!(rig.status().await.host_memory_reserved_bytes, 2 * partition_bytes());
         for asked in asked {
             let rig::Asked::Preload(command) = asked else { panic!("{asked:?}") };
             rig.preloaded(command, Residence::Resident { num_bytes: 33 });

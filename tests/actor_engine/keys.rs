@@ -159,8 +159,7 @@ fn a_cancelled_check_ends_and_gives_its_memory_back() {
 #[test]
 fn a_check_gets_its_memory_before_new_witnesses_and_is_asked_again_of_a_new_synthesizer() {
     on_paused_arbiter(async {
-        let (witness_bytes, evaluations_bytes) = crate::rig::partition_bytes();
-        let budget = 60 + 2 * (witness_bytes + evaluations_bytes);
+        let budget = 60 + 2 * crate::rig::partition_bytes();
         let mut rig =
             Rig::start(Settings { num_devices: 1, host_budget_bytes: budget, ..Settings::default() });
         rig.device_ready(0, 1);
@@ -175,23 +174,22 @@ fn a_check_gets_its_memory_before_new_witnesses_and_is_asked_again_of_a_new_synt
             let verify = rig.verify().await;
             rig.verdict(verify, false);
         }
-        // The second witness takes what the check needs; the third must not get it first.
+        // The second witness may give back what the check needs; the third must not get it first.
         rig.nothing_asked().await;
         rig.synthesized(second);
         let command = rig.next_placed().await;
         rig.proved(command);
         let verify = rig.verify().await;
         rig.synthesizer_ready();
-        let check = rig.check_key().await;
         drop(verify);
-        rig.verify().await;
+        let verify = rig.verify().await;
+        rig.nothing_asked().await;
+        rig.verdict(verify, false);
+        // Nothing that runs will make room: the check goes through, and still before the third witness.
+        let check = rig.check_key().await;
         rig.synthesizer_ready();
         drop(check);
-        let labels: Vec<bool> = vec![
-            matches!(rig.asked.next().await, rig::Asked::Verify(_)),
-            matches!(rig.asked.next().await, rig::Asked::CheckKey(_)),
-        ];
-        assert_eq!(labels, [true, true]);
+        rig.check_key().await;
         rig.end().await;
     });
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use actix::{Actor, Addr, Context, Handler, Recipient};
 use cuzk::actors::scheduler::{Scheduler, SchedulerConfig};
+use cuzk::actors::Pace;
 use cuzk::backend::{DeviceInfo, MemoryModel};
 use cuzk::circuits::{CustomCircuit, SrsSource, Workload};
 use cuzk::error::{DeviceError, EngineError};
@@ -12,6 +13,7 @@ use cuzk::groth16::prover::prove;
 use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, DeviceId, JobId};
 use cuzk::messages::device::{EvictSrs, PartitionFailed, PartitionProved, ProvePartition, StageTimings};
+use cuzk::messages::events::EventSink;
 use cuzk::messages::job::{
     BlindingSource, CancelJob, CancelOutcome, JobAccepted, JobResult, Placement, Priority, SubmitJob,
 };
@@ -19,9 +21,9 @@ use cuzk::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady, Draine
 use cuzk::messages::srs::{Eviction, PreloadCircuit, PreloadSrs, Residence, SrsPreloaded};
 use cuzk::messages::status::{EngineDeviceStatus, EngineStatus, StatusBoard};
 use cuzk::messages::synthesis::{
-    CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, JobVerified, KeyChecked,
-    KeyVerdict, MeasureCircuit, PrepareCircuit, PreparedCircuit, ProofsVerified, SynthesizeWitness,
-    SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs, WitnessSynthesized,
+    CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, DecodedRequest, JobVerified,
+    KeyChecked, KeyVerdict, MeasureCircuit, PartitionNeeds, PrepareCircuit, PreparedCircuit, ProofsVerified,
+    SynthesizeWitness, SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs, WitnessSynthesized,
 };
 use cuzk::policy::batch::BatchPolicy;
 use cuzk::policy::health::HealthPolicy;
@@ -79,7 +81,7 @@ impl Actor for Answers {
 }
 
 impl Handler<DecodeRequest> for Answers {
-    type Result = Result<Arc<dyn Workload>, EngineError>;
+    type Result = Result<DecodedRequest, EngineError>;
 
     fn handle(&mut self, _: DecodeRequest, _: &mut Context<Self>) -> Self::Result {
         unreachable!("the Scheduler decodes nothing")
@@ -172,6 +174,8 @@ impl Rig {
                 quarantine_points: 4,
                 quarantine: Duration::from_secs(60),
             },
+            pace: Pace::default(),
+            events: EventSink::off(),
         };
         let scheduler = Scheduler::new(config, drained, status_sender, StatusBoard::default()).start();
         let (evictions_sender, evictions) = tokio::sync::mpsc::unbounded_channel();
@@ -247,6 +251,7 @@ impl Rig {
             deadline: None,
             blinding: BlindingSource::OsRandom,
             placement: Placement::Any,
+            encoded: None,
             span: tracing::Span::none(),
         };
         self.scheduler.send(submit).await.expect("the Scheduler lives")
@@ -302,9 +307,11 @@ impl Rig {
     pub fn prepared(&self, command: PrepareCircuit, num_bytes: u64) {
         let source = command.workload.srs();
         let SrsSource::Memory(srs) = &source else { panic!("keys are in memory") };
+        let shape = command.workload.record_shape().expect("the circuit records");
         let circuit = PreparedCircuit {
             id: command.workload.circuit().clone(),
-            shape: Arc::new(command.workload.record_shape().expect("the circuit records")),
+            needs: PartitionNeeds::of(&shape),
+            shape: Arc::new(shape),
             vk: PreparedVerifyingKey::new(&srs.vk),
             srs: Arc::clone(srs),
             source,
@@ -333,12 +340,10 @@ impl Rig {
     pub fn synthesized(&self, command: SynthesizeWitness) {
         let partition = command.at.partition.expect("a partition's");
         let shape = &command.circuit.shape;
-        let assignment = command.workload.synthesize(partition, shape).expect("there is a witness");
-        let evaluations = shape.evaluate(&assignment).expect("it fits");
+        let witness = command.workload.synthesize(partition, shape).expect("there is a witness");
         self.scheduler.do_send(WitnessSynthesized {
             at: command.at,
-            assignment: Arc::new(assignment),
-            evaluations,
+            witness: Arc::new(witness),
             public_inputs: command.workload.public_inputs(partition).expect("there are inputs").into(),
             lease: command.lease,
             elapsed: Duration::ZERO,
@@ -428,11 +433,15 @@ impl Rig {
         self.scheduler.do_send(ProofsVerified { verdicts, elapsed: Duration::ZERO });
     }
 
-    /// Answers the check of the whole, which ends the job.
+    /// Answers the check of the whole as a library does that accepts it, which ends the job.
     pub async fn agree(&mut self) {
+        self.judge(Ok(())).await;
+    }
+
+    /// Answers the check of the whole, which ends the job.
+    pub async fn judge(&mut self, result: Result<(), String>) {
         match self.asked.next().await {
             Asked::VerifyJob(VerifyJob { job, proof, .. }) => {
-                let result = Ok(());
                 let elapsed = Duration::ZERO;
                 self.scheduler.do_send(JobVerified { job, proof, result, elapsed });
             }
@@ -456,12 +465,11 @@ pub async fn result(accepted: &mut JobAccepted) -> JobResult {
 /// What a device that proves rightly answers.
 pub fn host_proof(command: &ProvePartition) -> Proof {
     let work = &command.work;
-    let evaluations = work.shape.evaluate(&work.assignment).expect("it fits");
-    prove(&work.srs, &work.shape, &work.assignment, evaluations, &work.blinding).expect("the key fits")
+    prove(&work.srs, &work.shape, &work.witness, &work.blinding).expect("the key fits")
 }
 
-/// Bytes of one witness of the circuit, and of its row values.
-pub fn partition_bytes() -> (u64, u64) {
+/// Bytes of one witness of the circuit, none of whose variables is a bit.
+pub fn partition_bytes() -> u64 {
     let shape = R1csShape::record(Squares::blank(NUM_SQUARINGS)).expect("the circuit records");
-    (32 * (shape.num_inputs() + shape.num_aux()) as u64, 96 * shape.num_rows() as u64)
+    32 * (shape.num_inputs() + shape.num_aux()) as u64 + 8 * shape.num_aux().div_ceil(64) as u64
 }

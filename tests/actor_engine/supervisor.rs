@@ -9,11 +9,12 @@ use cuzk::actors::scheduler::SchedulerConfig;
 use cuzk::actors::supervisor::{EngineLinks, RestartPolicy, Supervisor, SupervisorConfig};
 use cuzk::actors::synthesizer::pool::WorkerPool;
 use cuzk::actors::synthesizer::SynthesizerConfig;
-use cuzk::actors::ArbiterLayout;
+use cuzk::actors::{ArbiterLayout, Pace};
 use cuzk::backend::{DeviceInfo, MemoryModel};
 use cuzk::error::DeviceError;
 use cuzk::ids::DeviceId;
 use cuzk::messages::device::{EvictSrs, ProvePartition};
+use cuzk::messages::events::EventSink;
 use cuzk::messages::lifecycle::{
     ActorName, DeviceAddress, DeviceLost, DeviceMemory, DeviceReady, Drain, Drained, Shutdown, StopActor,
 };
@@ -173,11 +174,14 @@ impl Subject {
                     quarantine_points: 4,
                     quarantine: Duration::from_secs(60),
                 },
+                pace: Pace::default(),
+                events: EventSink::off(),
             },
             synthesizer: SynthesizerConfig {
                 params_dir: "params".into(),
                 shape_cache_dir: None,
                 verdict_dir: None,
+                decoders: Vec::new(),
                 max_waiting_decodes: 4,
             },
             restarts: RestartPolicy {
@@ -187,6 +191,8 @@ impl Subject {
                 max_quarantines: 1,
             },
             device_start_limit: Duration::from_secs(5),
+            pace: Pace::default(),
+            events: EventSink::off(),
         };
         let (pool, _) = WorkerPool::start(0).expect("no thread is needed");
         let (links_sender, links) = oneshot::channel();

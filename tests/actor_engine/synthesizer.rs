@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::{Actor, Addr};
 use cuzk::actors::synthesizer::pool::WorkerPool;
 use cuzk::actors::synthesizer::{Synthesizer, SynthesizerConfig};
-use cuzk::circuits::{CustomCircuit, FilecoinRequest, SrsSource};
+use cuzk::circuits::{CustomCircuit, SrsSource, Undecoded};
 use cuzk::error::{EngineError, SrsError, SynthesisError};
 use cuzk::groth16::{Blinding, Proof, Srs};
 use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
@@ -29,7 +29,7 @@ use crate::squares::{srs, srs_of, Squares, NUM_SQUARINGS};
 /// Everything a Synthesizer says, in its order.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a test holds a few of them")]
-enum Said {
+pub enum Said {
     Progress(#[allow(dead_code, reason = "it is only printed")] CircuitProgress),
     Measured(CircuitMeasured),
     Prepared(CircuitPrepared),
@@ -38,7 +38,7 @@ enum Said {
     SynthesisFailed(SynthesisFailed),
     Verified(ProofsVerified),
     KeyChecked(KeyChecked),
-    JobVerified(#[allow(dead_code, reason = "it is only printed")] JobVerified),
+    JobVerified(JobVerified),
 }
 
 macro_rules! said_from {
@@ -63,19 +63,20 @@ said_from! {
     JobVerified(JobVerified),
 }
 
-struct Subject {
-    address: Addr<Synthesizer>,
+pub struct Subject {
+    pub address: Addr<Synthesizer>,
     said: ProbeHandle<Said>,
 }
 
 impl Subject {
     /// Its tasks run inside it: virtual time then stands still meanwhile.
-    fn start() -> Self {
+    pub fn start() -> Self {
         let (peer, said) = probe_all::<Said>();
         let config = SynthesizerConfig {
             params_dir: "params".into(),
             shape_cache_dir: None,
             verdict_dir: None,
+            decoders: Vec::new(),
             max_waiting_decodes: 4,
         };
         let peers = SynthesizerPeers {
@@ -94,7 +95,7 @@ impl Subject {
     }
 
     /// The next fact that is no progress.
-    async fn next(&mut self) -> Said {
+    pub async fn next(&mut self) -> Said {
         loop {
             match self.said.next().await {
                 Said::Progress(_) => {}
@@ -103,7 +104,7 @@ impl Subject {
         }
     }
 
-    async fn prepare(
+    pub async fn prepare(
         &mut self,
         srs: &Arc<Srs>,
         cancel: CancelFlag,
@@ -157,7 +158,7 @@ impl Subject {
         self.address.do_send(CheckKey {
             at: made.at.clone(),
             circuit: Arc::clone(circuit),
-            assignment: made.assignment,
+            witness: made.witness,
             public_inputs: made.public_inputs,
             blinding: Blinding::random(&mut rand::rngs::OsRng),
             priority: Priority::Normal,
@@ -174,7 +175,7 @@ impl Subject {
         }
     }
 
-    async fn end(self) {
+    pub async fn end(self) {
         self.address.do_send(StopActor);
         stopped(&self.address.recipient::<StopActor>()).await;
     }
@@ -246,16 +247,9 @@ fn witnesses_are_made_and_proofs_judged_one_by_one() {
         let mut proofs = Vec::new();
         for partition in 0..2 {
             let made = subject.witness(&circuit, partition).await;
-            let evaluations = circuit.shape.evaluate(&made.assignment).unwrap();
             let blinding = Blinding::random(&mut rand::rngs::OsRng);
-            let proof: Proof = cuzk::groth16::prover::prove(
-                &circuit.srs,
-                &circuit.shape,
-                &made.assignment,
-                evaluations,
-                &blinding,
-            )
-            .unwrap();
+            let proof: Proof =
+                cuzk::groth16::prover::prove(&circuit.srs, &circuit.shape, &made.witness, &blinding).unwrap();
             proofs.push(UnverifiedProof { at: made.at, proof, public_inputs: made.public_inputs });
         }
         // The second proof is not of the first one's inputs.
@@ -334,8 +328,11 @@ fn the_hosts_own_proof_tells_a_right_key_from_a_wrong_one() {
 fn a_request_that_cannot_be_decoded_is_answered() {
     on_paused_arbiter(async {
         let subject = Subject::start();
-        let decode =
-            DecodeRequest { request: Box::<FilecoinRequest>::default(), priority: Priority::Critical };
+        let decode = DecodeRequest {
+            request: Undecoded::Filecoin(Box::default()),
+            priority: Priority::Critical,
+            keep_bytes: false,
+        };
         let error = subject.address.send(decode).await.unwrap().unwrap_err();
         assert!(matches!(error, EngineError::Request(_)), "{error}");
         subject.end().await;

@@ -38,21 +38,6 @@ fn a_partition_goes_through_its_stages_and_gives_everything_back() {
 }
 
 #[test]
-fn given_row_values_are_not_computed_again() {
-    on_paused_arbiter(async {
-        let fixture = fixture();
-        let mut rig = ready(real("")).await;
-        let mut work = fixture.work(1, 0);
-        work.evaluations = Some(fixture.shape.evaluate(&fixture.assignment).expect("it fits"));
-        rig.prove(work);
-        let proved = rig.proved().await;
-        assert!(proved.timings.0.iter().all(|(stage, _)| *stage != Stage::Evaluate));
-        assert_eq!(proved.proof, fixture.expected_proof());
-        rig.drain().await;
-    });
-}
-
-#[test]
 fn b35_a_device_proves_tiny_and_odd_sizes_after_a_known_answer() {
     let fixtures = [1, 2, 3, 7, 31, 1025].map(|size| Fixture::new(&format!("size-{size}"), size));
     on_paused_arbiter(async {
@@ -148,7 +133,7 @@ fn b38_a_key_of_another_circuit_is_refused_before_any_launch() {
         assert_eq!(rig.labels(), ["freed"]);
 
         let mut work = a.work(2, 0);
-        work.assignment = Arc::clone(&b.assignment);
+        work.witness = Arc::clone(&b.witness);
         rig.prove(work);
         let failed = rig.failed().await;
         assert!(matches!(failed.error, DeviceError::Witness { .. }), "{failed:?}");

@@ -68,9 +68,9 @@ fn a_panic_of_the_prover_is_a_fault_and_its_thread_lives_on() {
 
     // The actor refuses such work; a backend must survive it all the same.
     let mut broken = fixture.work(1, 0);
-    let mut assignment = fixture.assignment.as_ref().clone();
-    assignment.aux_assignment.pop();
-    broken.assignment = Arc::new(assignment);
+    let mut witness = fixture.witness.as_ref().clone();
+    witness.bits.pop();
+    broken.witness = Arc::new(witness);
     backend.begin(lane, broken, &plan).expect("the lane is empty");
     backend.enqueue(lane, Stage::SumL).expect("the lane is idle");
     match next_event(&mut backend) {

@@ -123,22 +123,19 @@ fn contradictions_between_request_wrapper_and_c1_name_both_sides() {
 }
 
 #[test]
-fn b39_unknown_and_unsupported_poreps_are_refused_by_name() {
+fn b39_unknown_poreps_are_refused_by_name() {
     for name in ["StackedDrg4KiBV1_1", "StackedDrg2KiBV1_2", "", "stackeddrg2kibv1_1"] {
         let error = assert_refused(with_c1(|c1| c1["registered_proof"] = json!(name)), &[name]);
         assert!(matches!(error, RequestError::Unsupported { .. }), "{error:?}");
     }
-    for (name, size, version) in [
-        ("StackedDrg32GiBV1_1", "32 GiB", "V1_1"),
-        ("StackedDrg64GiBV1_2_Feat_NonInteractivePoRep", "64 GiB", "V1_2 non-interactive"),
-    ] {
+    // Proofs of a small sector under the name of a large one.
+    for name in ["StackedDrg32GiBV1_1", "StackedDrg64GiBV1_2_Feat_NonInteractivePoRep"] {
         let named = FilecoinRequest {
             registered_proof: 0,
             sector_size: 0,
             ..with_c1(|c1| c1["registered_proof"] = json!(name))
         };
-        let error = assert_refused(named, &[size, version]);
-        assert!(matches!(error, RequestError::Unsupported { .. }), "{error:?}");
+        assert_refused(named, &[name, "StackedDrg2KiBV1"]);
     }
     let error = assert_refused(
         FilecoinRequest { registered_proof: 20, ..porep() },
@@ -279,9 +276,19 @@ fn parts_of_a_c1_in_other_numbers_are_refused() {
     assert_refused(
         with_challenge(|challenge| {
             let single = challenge["comm_d_proofs"]["data"]["Single"].take();
-            challenge["comm_d_proofs"]["data"] = json!({"Sub": single});
+            challenge["comm_d_proofs"]["data"] = json!({"Half": single});
         }),
-        &["unknown variant `Sub`"],
+        &["unknown variant `Half`"],
+    );
+    // A path with parts that the size's trees have not, also where they are empty.
+    assert_refused(
+        with_challenge(|challenge| {
+            let mut path = challenge["comm_r_last_proof"]["data"]["Single"].take();
+            path["base_proof"] = path["path"].take();
+            path["sub_proof"] = json!({"path": []});
+            challenge["comm_r_last_proof"]["data"] = json!({"Sub": path});
+        }),
+        &["comm_r_last path", "needs 1 parts (base, sub, top), has 2"],
     );
     assert_refused(
         with_c1(|c1| remove(&mut c1["comm_r"])),

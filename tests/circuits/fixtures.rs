@@ -115,10 +115,11 @@ fn digest_place(name: &str) -> usize {
     before.map(|fixture| fixture.manifest.requests.len()).sum()
 }
 
-/// Matrices and catalogue against the manifests.
+/// Matrices against the manifests, and the catalogue against the matrices. Its numbers of dense variables are of an
+/// independent count.
 fn check_shape(circuit: &str, fixture: &str) {
     let shape = shape(circuit);
-    let recorded = Fixture::open(fixture).manifest.circuit;
+    let recorded = Fixture::open(fixture).manifest.circuit.unwrap();
     assert_eq!(shape.num_constraints() as u64, recorded.constraints);
     assert_eq!(shape.num_inputs() as u64, recorded.inputs_with_one);
     assert_eq!(shape.num_aux() as u64, recorded.aux);
@@ -126,6 +127,9 @@ fn check_shape(circuit: &str, fixture: &str) {
     assert_eq!(hex::encode(shape.sha256()), hex::encode(recorded.r1cs_sha256.0));
     let sizes = CircuitSpec::by_id(circuit).unwrap().sizes().unwrap();
     assert_eq!(sizes.num_nonzero, Some(shape.num_nonzero()));
+    assert_eq!(sizes.num_dense, Some(shape.classes().num_dense() as u64), "{circuit}");
+    let (has, listed) = (shape.num_bytes(), sizes.shape_bytes.unwrap_or(0));
+    assert!(has.abs_diff(listed) < listed / 10, "{circuit}: {has} B, listed {listed} B");
 }
 
 /// Every constraint holds and the inputs are the verifier's, in the partitions that `picked` takes.
@@ -135,9 +139,9 @@ fn check_witnesses(circuit: &str, picked: impl Fn(u32) -> bool) {
         for index in 0..fixture.manifest.requests.len() {
             let workload = fixture.workload(index);
             for partition in partitions(&*workload).filter(|partition| picked(partition.0)) {
-                let assignment = workload.synthesize(partition, &shape).unwrap();
+                let witness = workload.synthesize(partition, &shape).unwrap();
                 let inputs = workload.public_inputs(partition).unwrap();
-                check_witness(&shape, &assignment, &inputs)
+                check_witness(&shape, &witness, &inputs)
                     .unwrap_or_else(|error| panic!("{} partition {partition}: {error}", fixture.name));
             }
         }
@@ -180,8 +184,8 @@ fn b39_a_legacy_porep_satisfies_the_same_circuit() {
     let workload = decode(request).unwrap();
     assert_eq!(workload.circuit().as_str(), "porep-2k");
     let shape = shape("porep-2k");
-    let assignment = workload.synthesize(PartitionIndex(0), &shape).unwrap();
-    check_witness(&shape, &assignment, &workload.public_inputs(PartitionIndex(0)).unwrap()).unwrap();
+    let witness = workload.synthesize(PartitionIndex(0), &shape).unwrap();
+    check_witness(&shape, &witness, &workload.public_inputs(PartitionIndex(0)).unwrap()).unwrap();
 }
 
 #[test]
@@ -196,8 +200,8 @@ fn snap_8m_circuit_and_a_witness_are_the_recorded_ones() {
     check_shape("snap-8m", "snap-8m/sector-1");
     let (shape, partition) = (shape("snap-8m"), PartitionIndex(3));
     let workload = Fixture::open("snap-8m/sector-2").workload(0);
-    let assignment = workload.synthesize(partition, &shape).unwrap();
-    check_witness(&shape, &assignment, &workload.public_inputs(partition).unwrap()).unwrap();
+    let witness = workload.synthesize(partition, &shape).unwrap();
+    check_witness(&shape, &witness, &workload.public_inputs(partition).unwrap()).unwrap();
 }
 
 #[test]
@@ -246,9 +250,10 @@ fn b40_a_broken_constraint_or_input_is_named() {
     let num_constraints = shape.num_constraints();
     let mut named = Vec::new();
     for variable in [0, 5_000, shape.num_aux() - 1] {
-        let mut spoilt = whole.clone();
+        let mut spoilt = whole.unpack(shape.classes());
         spoilt.aux_assignment[variable] += Scalar::from(1);
-        match check_witness(&shape, &spoilt, &inputs).unwrap_err() {
+        let checked = spoilt.pack(&shape).and_then(|spoilt| check_witness(&shape, &spoilt, &inputs));
+        match checked.unwrap_err() {
             SynthesisError::Unsatisfied { index, num_constraints: of } => {
                 assert_eq!(of, num_constraints);
                 assert_eq!(index, first_row_of(&shape, shape.num_inputs() + variable));
@@ -286,10 +291,10 @@ fn window_2k_proofs_replay_to_the_recorded_bytes() {
         for index in 0..fixture.manifest.requests.len() {
             let workload = fixture.workload(index);
             let blinding = fixture.manifest.blindings(index).unwrap().unwrap()[0];
-            let assignment = workload.synthesize(PartitionIndex(0), &shape).unwrap();
+            let witness = workload.synthesize(PartitionIndex(0), &shape).unwrap();
             let inputs = workload.public_inputs(PartitionIndex(0)).unwrap();
-            let evaluations = check_witness(&shape, &assignment, &inputs).unwrap();
-            let proof = prove(&srs, &shape, &assignment, evaluations, &blinding).unwrap().to_bytes();
+            check_witness(&shape, &witness, &inputs).unwrap();
+            let proof = prove(&srs, &shape, &witness, &blinding).unwrap().to_bytes();
             assert_eq!(hex::encode(proof), hex::encode(fixture.manifest.proof(index).unwrap().unwrap()));
             workload.verify_job(&srs.vk, &proof).unwrap();
         }

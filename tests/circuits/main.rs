@@ -6,5 +6,8 @@ mod bad_post;
 mod bad_snap;
 mod catalogue;
 mod common;
+mod counted;
 mod fixtures;
+mod native;
 mod request_file;
+mod synthetic;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{command, cuzk, path, Run};
+use crate::{command, cuzk, params, path, Run, WINDOW};
 
 #[test]
 fn check_config_names_what_could_not_be_used() {
@@ -40,4 +40,36 @@ fn an_empty_variable_names_no_configuration() {
     let run = |value: &str| Run::of(command(&["check-config"]).env("CUZK_CONFIG", value).output().unwrap());
     assert_eq!(run("").expect(0).stdout, cuzk(&["check-config"]).expect(0).stdout);
     assert!(run("/nonexistent").expect(2).stderr.contains("/nonexistent"));
+}
+
+#[test]
+fn parameters_are_looked_for_where_the_flag_says_then_the_configuration_then_the_variable() {
+    let dir = tempfile::tempdir().unwrap();
+    let manifest = format!("{WINDOW}/manifest.json");
+    let prove = |variable: &str, config: &str, flag: Option<&str>| {
+        let file = path(&dir, "cuzk.toml");
+        fs::write(&file, config).unwrap();
+        let mut args = vec!["prove", &manifest, "--json", "--config", &file];
+        args.extend(flag.iter().flat_map(|dir| ["--params", dir]));
+        let run = Run::of(command(&args).env("FIL_PROOFS_PARAMETER_CACHE", variable).output().unwrap());
+        let line = run.json_lines().remove(0);
+        (run.code, line["error"]["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let config = |dir: &str| format!("[srs]\nparams_dir = \"{dir}\"\n");
+    assert_eq!(prove(params(), "", None).0, 0, "the variable");
+    assert_eq!(
+        prove("/nowhere/variable", &config(params()), None).0,
+        0,
+        "the configuration before the variable"
+    );
+    let all = prove("/nowhere/variable", &config("/nowhere/configuration"), Some(params()));
+    assert_eq!(all.0, 0, "the flag before both");
+    for (variable, config, flag, named) in [
+        ("/nowhere/variable", String::new(), None, "/nowhere/variable"),
+        (params(), config("/nowhere/configuration"), None, "/nowhere/configuration"),
+        (params(), config(params()), Some("/nowhere/flag"), "/nowhere/flag"),
+    ] {
+        let (code, message) = prove(variable, &config, flag);
+        assert!(code == 3 && message.contains(named), "{named}: {code} {message}");
+    }
 }

@@ -110,3 +110,60 @@ fn a_signal_does_not_wait_for_a_device_that_hangs() {
         assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     }
 }
+
+/// A script that counts lines is told of every job, however the command ends.
+#[test]
+fn a_signal_leaves_no_job_without_its_line() {
+    let two = "tests/data/filecoin/window-2k/two-partitions/manifest.json";
+    let missing = "/nonexistent/manifest.json";
+    let args = ["prove", missing, two, "--json", "--params", params(), "--device", "sim:1;0:hang@1.sum_h"];
+    let mut child = command(&args).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(stderr.any(|line| line.unwrap().contains("quotient on sim-")));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    stderr.for_each(drop);
+    let run = Run::of(child.wait_with_output().unwrap()).expect(130);
+    let mut said: Vec<_> = run
+        .json_lines()
+        .iter()
+        .map(|line| {
+            let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+            (text(&line["file"]), line["request"].as_u64().unwrap(), text(&line["error"]["class"]))
+        })
+        .collect();
+    said.sort();
+    let expected = [(missing, 0, "caller"), (two, 0, "cancelled"), (two, 1, "cancelled")];
+    assert_eq!(said, expected.map(|(file, request, class)| (file.to_owned(), request, class.to_owned())));
+}
+
+#[test]
+fn errors_before_logging_is_set_up_are_json_lines_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = path(&dir, "cuzk.toml");
+    fs::write(&config, "[loging]\nlevel = \"info\"\n").unwrap();
+    let cases: [(&[&str], &str); 5] = [
+        (&["prov", "--log-format", "json"], "unrecognized subcommand"),
+        (&["prove", "--log-format=json"], "<FILE>"),
+        (&["circuits", "--log-format", "json", "--log-level", "verbose"], "does not begin with a level"),
+        (&["circuits", "--log-format", "json", "--config", "/nonexistent.toml"], "/nonexistent.toml"),
+        (&["circuits", "--log-format", "json", "--config", &config], "did you mean `logging`"),
+    ];
+    let assert_said = |run: Run, what: &str| {
+        let lines: Vec<serde_json::Value> =
+            run.stderr.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        assert_eq!(lines.len(), 1, "{}", run.stderr);
+        assert!(lines[0]["message"].as_str().unwrap().contains(what), "{}", run.stderr);
+        assert_eq!(lines[0]["level"], "ERROR", "{}", run.stderr);
+        assert_eq!(lines[0]["class"], "caller", "{}", run.stderr);
+    };
+    for (args, what) in cases {
+        assert_said(cuzk(args).expect(2), what);
+    }
+    let by_variable = command(&["prov"]).env("CUZK_LOGGING_FORMAT", "json").output().unwrap();
+    assert_said(Run::of(by_variable).expect(2), "unrecognized subcommand");
+    // The place for logs is what is wrong: standard error is left.
+    let no_file =
+        command(&["circuits", "--log-format", "json"]).env("CUZK_LOGGING_FILE", "tests").output().unwrap();
+    assert_said(Run::of(no_file).expect(2), "logging.file");
+    assert!(cuzk(&["--help", "--log-format", "json"]).expect(0).stdout.contains("Usage"));
+}

@@ -18,7 +18,7 @@ fn b20_what_do_i_need_has_an_answer() {
     let (device, host) = (&plan["device"], &plan["host"]);
     assert!(number(&device["peak_bytes"]) <= 24 << 30 && number(&host["peak_bytes"]) <= 128 << 30);
     assert!(number(&device["least_budget_bytes"]) <= number(&device["budget_bytes"]));
-    assert_eq!(device["stages"].as_array().unwrap().len(), 8);
+    assert_eq!(device["stages"].as_array().unwrap().len(), 9);
     assert!(plan["speed"]["partition_ms"].as_f64().unwrap() > 0.0);
     assert!(plan["speed"]["source"].as_str().unwrap().contains("H200"), "{plan}");
 

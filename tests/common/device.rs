@@ -11,6 +11,7 @@ use cuzk::messages::device::{
     CancelFlag, EvictSrs, LaneCredit, LaneFreed, LaneKind, PartitionFailed, PartitionProved, ProvePartition,
     StageFinished,
 };
+use cuzk::messages::events::EventSink;
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
 use cuzk::messages::srs::Eviction;
@@ -99,6 +100,7 @@ impl DeviceRig {
             lost: vec![probe.clone().recipient()],
             drained: probe.clone().recipient(),
             board: StatusBoard::clone(&board),
+            events: EventSink::off(),
         };
         let handle = spawner.start(&Arbiter::current(), config, peers);
         Self { handle, facts, board, freed: probe.recipient() }
@@ -202,7 +204,7 @@ impl DeviceRig {
                 break;
             }
         }
-        super::stopped(&self.handle.drain).await;
+        super::closed(&self.handle.drain, Drain).await;
         labels
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use blstrs::Scalar;
 use cuzk::backend::PartitionWork;
 use cuzk::groth16::generate::generate_srs;
-use cuzk::groth16::{prover, Assignment, Blinding, PreparedVerifyingKey, Proof, R1csShape, Srs};
+use cuzk::groth16::{prover, Blinding, PackedWitness, PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::{Attempt, CircuitId, JobId, PartitionIndex, WorkRef};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -18,7 +18,7 @@ pub struct Fixture {
     pub circuit: CircuitId,
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
-    pub assignment: Arc<Assignment>,
+    pub witness: Arc<PackedWitness>,
     pub blinding: Blinding,
 }
 
@@ -29,13 +29,12 @@ impl Fixture {
         let circuit = Synthetic::new(num_constraints, Values::Bits);
         let shape = R1csShape::record(circuit.clone()).expect("the circuit records");
         let srs = generate_srs(&shape, &mut rng).expect("every variable is constrained");
-        let assignment = Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())
-            .expect("the circuit has its witness");
+        let witness = PackedWitness::synthesize(circuit, &shape).expect("the circuit has its witness");
         Self {
             circuit: CircuitId::new(name),
             shape: Arc::new(shape),
             srs: Arc::new(srs),
-            assignment: Arc::new(assignment),
+            witness: Arc::new(witness),
             blinding: Blinding { r: Scalar::from(11), s: Scalar::from(13) },
         }
     }
@@ -45,27 +44,25 @@ impl Fixture {
         Self { circuit: CircuitId::new(name), ..self.clone() }
     }
 
-    /// One partition of one job, first attempt, without row values.
+    /// One partition of one job, first attempt.
     pub fn work(&self, job: u64, partition: u32) -> PartitionWork {
         PartitionWork {
             at: WorkRef::partition(JobId(job), PartitionIndex(partition)).with_attempt(Attempt(1)),
             circuit: self.circuit.clone(),
             shape: Arc::clone(&self.shape),
             srs: Arc::clone(&self.srs),
-            assignment: Arc::clone(&self.assignment),
-            evaluations: None,
+            witness: Arc::clone(&self.witness),
             blinding: self.blinding,
         }
     }
 
     /// What every backend must answer.
     pub fn expected_proof(&self) -> Proof {
-        let evaluations = self.shape.evaluate(&self.assignment).expect("the witness is of this shape");
-        prover::prove(&self.srs, &self.shape, &self.assignment, evaluations, &self.blinding)
-            .expect("the key is of this shape")
+        prover::prove(&self.srs, &self.shape, &self.witness, &self.blinding)
+            .expect("key and witness are of this shape")
     }
 
     pub fn verifies(&self, proof: &Proof) -> bool {
-        PreparedVerifyingKey::new(&self.srs.vk).verify(proof, &self.assignment.input_assignment[1..])
+        PreparedVerifyingKey::new(&self.srs.vk).verify(proof, &self.witness.inputs[1..])
     }
 }

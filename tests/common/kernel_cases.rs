@@ -355,6 +355,21 @@ fn fr_suites(num_random: usize, rng: &mut ChaCha8Rng) -> Vec<Suite> {
         mul.push(&[raw_a, raw_b], FR_BYTES, exactly(a * b * montgomery_inverse));
     }
     let any = pow2(256);
+    let twofold = &*R * 2u8;
+    let [mut add_2r, mut sub_2r, mut mul_2r] =
+        ["fr_add_2r", "fr_sub_2r", "fr_mul_2r"].map(|name| suite(name, 2));
+    for [raw_a, raw_b] in &self::pairs(&edges(&R, 8, &twofold), &twofold, num_random / 10, rng) {
+        let (a, b) = (scalar(&(raw_a % &*R)), scalar(&(raw_b % &*R)));
+        add_2r.push(&[raw_a, raw_b], FR_BYTES, exactly(a + b));
+        sub_2r.push(&[raw_a, raw_b], FR_BYTES, exactly(a - b));
+    }
+    let second_factors = edges(&R, 8, &any).into_iter().chain((0..8).map(|_| random_below(&any, rng)));
+    for raw_b in second_factors.collect::<Vec<_>>() {
+        for raw_a in &edges_below_r {
+            let product = scalar(raw_a) * scalar(&(&raw_b % &*R)) * montgomery_inverse;
+            mul_2r.push(&[raw_a, &raw_b], FR_BYTES, exactly(product));
+        }
+    }
     let random: Vec<_> = (0..num_random / 10).map(|_| random_below(&any, rng)).collect();
     for a in edges(&R, 8, &any).iter().chain(&random) {
         reduce.push(&[a], FR_BYTES, Expected::Integers(vec![a % &*R], FR_BYTES));
@@ -363,7 +378,7 @@ fn fr_suites(num_random: usize, rng: &mut ChaCha8Rng) -> Vec<Suite> {
         let inverted = scalar(raw).invert().unwrap_or(Scalar::ZERO);
         inverse.push(&[raw], FR_BYTES, exactly(inverted * FR_MONTGOMERY.square()));
     }
-    vec![add, sub, mul, reduce, inverse]
+    vec![add, sub, mul, reduce, inverse, add_2r, sub_2r, mul_2r]
 }
 
 fn fp2_suites(num_random: usize, rng: &mut ChaCha8Rng) -> Vec<Suite> {

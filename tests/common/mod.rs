@@ -5,6 +5,8 @@
 
 pub mod device;
 pub mod fixtures;
+pub mod instant_device;
+pub mod load;
 pub mod probe;
 pub mod seeds;
 pub mod synthetic;
@@ -38,10 +40,11 @@ fn run<F: Future>(paused: bool, test: F) -> F::Output {
     system.block_on(test)
 }
 
-/// Waits until the actor behind `recipient` has stopped.
+/// Waits until the actor behind `recipient` has stopped, on a clock that is paused: it jumps from look to look, and
+/// nobody sleeps.
 ///
 /// # Panics
-/// If it is still running after a virtual hour (a real minute on a clock that is not paused).
+/// If it is still running after a virtual minute.
 pub async fn stopped<M>(recipient: &Recipient<M>)
 where
     M: Message + Send + 'static,
@@ -52,6 +55,24 @@ where
             return;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("an actor is still running at the end of its test");
+}
+
+/// Waits until the actor behind `recipient` has stopped, on any clock: asks until nobody answers. It must be about to
+/// stop, and every question is one more message to it.
+///
+/// # Panics
+/// If it goes on answering.
+pub async fn closed<M>(recipient: &Recipient<M>, question: M)
+where
+    M: Message + Clone + Send + 'static,
+    M::Result: Send,
+{
+    for _ in 0..100 {
+        if recipient.send(question.clone()).await.is_err() {
+            return;
+        }
     }
     panic!("an actor is still running at the end of its test");
 }

@@ -6,7 +6,7 @@
 
 use blst::blst_fr;
 use blstrs::Scalar;
-use cuzk::groth16::{domain, Evaluations};
+use cuzk::groth16::domain;
 use ff::{Field, PrimeField};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -61,8 +61,8 @@ pub fn twiddle(b: usize) -> Scalar {
 
 /// The quotient's coefficients for rows `a` and `b` with `c = a b`.
 pub fn quotient(a: &[Scalar], b: &[Scalar], domain_log2: u32) -> Vec<Scalar> {
-    let c = a.iter().zip(b).map(|(a, b)| a * b).collect();
-    domain::quotient(Evaluations { a: a.to_vec(), b: b.to_vec(), c }, domain_log2)
+    let c: Vec<Scalar> = a.iter().zip(b).map(|(a, b)| a * b).collect();
+    domain::quotient(a.to_vec(), b.to_vec(), domain_log2, |rows| rows.copy_from_slice(&c))
 }
 
 pub fn to_raw(values: &[Scalar]) -> Vec<blst_fr> {

@@ -20,3 +20,8 @@ pub fn rng() -> ChaCha20Rng {
     println!("CUZK_TEST_SEED={seed}");
     ChaCha20Rng::seed_from_u64(seed)
 }
+
+/// A generator for a seed that was made from [`seed`] and printed.
+pub fn rng_of(seed: u64) -> ChaCha20Rng {
+    ChaCha20Rng::seed_from_u64(seed)
+}

@@ -11,7 +11,7 @@ use cuzk::backend::WatchdogConfig;
 use cuzk::circuits::{SrsSource, WorkKind, Workload};
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig, JobHandle};
 use cuzk::error::{DeviceError, EngineError, ScheduleError, SynthesisError};
-use cuzk::groth16::{Assignment, R1csShape};
+use cuzk::groth16::{PackedWitness, R1csShape};
 use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
 use cuzk::messages::job::{JobEvent, Payload, Placement, Priority, ProofRequest};
 use tokio::time::Instant;
@@ -258,7 +258,11 @@ impl Workload for Deadly {
         self.workload.record_shape()
     }
 
-    fn synthesize(&self, partition: PartitionIndex, shape: &R1csShape) -> Result<Assignment, SynthesisError> {
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
         if self.armed.swap(false, Ordering::AcqRel) {
             std::panic::panic_any(Bomb(1));
         }

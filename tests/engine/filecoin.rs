@@ -1,15 +1,19 @@
 //! Filecoin's own circuits, small enough for a test: parameters are made in it (some seconds each).
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use blstrs::Scalar;
 use cuzk::circuits::manifest::Manifest;
-use cuzk::circuits::WorkKind;
+use cuzk::circuits::{SrsSource, WorkKind, Workload};
 use cuzk::engine::{Engine, EngineConfig};
-use cuzk::error::{DeviceError, EngineError};
+use cuzk::error::{DeviceError, EngineError, RequestError, SynthesisError};
 use cuzk::groth16::generate::generate_params;
 use cuzk::groth16::srs_file::read_vk;
-use cuzk::messages::job::{Payload, ProofRequest};
+use cuzk::groth16::{PackedWitness, R1csShape, VerifyingKey};
+use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
+use cuzk::messages::job::{BlindingSource, Payload, ProofRequest};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::simulation::{config, device};
@@ -82,4 +86,88 @@ fn b32_filecoins_proofs_of_nothing_but_a_corrupting_device_are_never_returned() 
     let status = engine.wait_status_blocking(|status| status.totals.failed > 0).unwrap();
     assert_eq!((status.totals.completed, status.totals.failed), (0, 1));
     engine.shutdown_blocking(std::time::Duration::from_secs(60));
+}
+
+/// All requests of a manifest as one job: one partition each.
+#[derive(Debug)]
+struct Joined {
+    requests: Vec<Arc<dyn Workload>>,
+}
+
+impl Joined {
+    fn request(&self, partition: PartitionIndex) -> &dyn Workload {
+        self.requests[partition.0 as usize].as_ref()
+    }
+}
+
+impl Workload for Joined {
+    fn kind(&self) -> WorkKind {
+        self.requests[0].kind()
+    }
+
+    fn circuit(&self) -> &CircuitId {
+        self.requests[0].circuit()
+    }
+
+    fn num_partitions(&self) -> u32 {
+        self.requests.len() as u32
+    }
+
+    fn digest(&self) -> RequestDigest {
+        let digests: Vec<u8> = self.requests.iter().flat_map(|request| request.digest().0).collect();
+        RequestDigest(Sha256::digest(digests).into())
+    }
+
+    fn srs(&self) -> SrsSource {
+        self.requests[0].srs()
+    }
+
+    fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
+        self.requests[0].record_shape()
+    }
+
+    fn synthesize(
+        &self,
+        partition: PartitionIndex,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
+        self.request(partition).synthesize(PartitionIndex(0), shape)
+    }
+
+    fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
+        self.request(partition).public_inputs(PartitionIndex(0))
+    }
+
+    fn verify_job(&self, vk: &VerifyingKey, proof: &[u8]) -> Result<(), RequestError> {
+        proof.chunks(192).zip(&self.requests).try_for_each(|(part, request)| request.verify_job(vk, part))
+    }
+}
+
+/// Jobs of several partitions that Filecoin has itself (non-interactive PoRep, SnapDeals from 8 MiB on) take minutes and
+/// gigabytes: the nightly run replays one.
+#[test]
+fn several_partitions_of_filecoins_circuits_give_the_recorded_bytes_whatever_a_device_does() {
+    let (dir, manifest) = manifest("window-2k/two-partitions");
+    let recorded = std::fs::read(dir.join("proof.bin")).unwrap();
+    for fleet in ["sim:2", "sim:2;0:corrupt@*"] {
+        let engine = start(fleet);
+        engine
+            .wait_status_blocking(|status| status.devices.iter().all(|device| device.state == "ready"))
+            .unwrap();
+        let indices = 0..manifest.requests.len();
+        let decode = |index| manifest.request(index, &dir).unwrap().decode(params()).unwrap();
+        let requests = indices.clone().map(decode).collect();
+        let blindings = indices.flat_map(|index| manifest.blindings(index).unwrap().unwrap()).collect();
+        let request = ProofRequest {
+            blinding: BlindingSource::Fixed(blindings),
+            ..ProofRequest::new(Payload::Workload(Arc::new(Joined { requests })))
+        };
+        let outcome = engine.submit_blocking(request).unwrap().wait_blocking().unwrap();
+        assert_eq!(outcome.devices.len(), 2);
+        assert_eq!(hex::encode(&outcome.proof), hex::encode(&recorded), "{fleet}");
+        if fleet.contains("corrupt") {
+            assert!(outcome.devices.iter().all(|by| *by == device(1)), "{:?}", outcome.devices);
+        }
+        engine.shutdown_blocking(std::time::Duration::from_secs(60));
+    }
 }

@@ -14,6 +14,7 @@ use cuzk::groth16::R1csShape;
 use cuzk::ids::CircuitId;
 use cuzk::messages::job::{JobEvent, Payload, Priority, ProofRequest};
 use cuzk::messages::srs::{Eviction, Residence};
+use cuzk::messages::synthesis::PartitionNeeds;
 use cuzk::policy::plan::{plan, ShapeSummary, SrsSummary};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -45,8 +46,7 @@ pub fn device_bytes() -> (u64, u64) {
 /// Bytes of the circuit on the host, and of one partition.
 fn host_bytes() -> (u64, u64) {
     let shape = R1csShape::record(Squares::blank(NUM_SQUARINGS)).unwrap();
-    let partition = 32 * (shape.num_inputs() + shape.num_aux()) + 96 * shape.num_rows();
-    (srs().num_bytes() + shape.num_bytes(), partition as u64)
+    (srs().num_bytes() + shape.num_bytes(), PartitionNeeds::of(&shape).witness_bytes)
 }
 
 /// Parameters of the circuit as a file.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use cuzk::circuits::{CustomCircuit, SrsSource, Workload};
 use cuzk::groth16::prover::prove;
-use cuzk::groth16::{Assignment, Blinding, Proof, R1csShape};
+use cuzk::groth16::{Assignment, Blinding, PackedWitness, Proof, R1csShape};
 use cuzk::ids::CircuitId;
 use group::{Curve, Group};
 use rand::SeedableRng;
@@ -34,9 +34,9 @@ pub fn proof_of(x: u64) -> Proof {
             let shape = shape();
             let assignment = Assignment::synthesize(Squares::of(x), shape.num_inputs(), shape.num_aux());
             let assignment = assignment.expect("there is a witness");
-            let evaluations = shape.evaluate(&assignment).expect("it fits");
+            let witness = PackedWitness::pack(&assignment, shape.classes()).expect("its bits are bits");
             let blinding = Blinding::random(&mut rng);
-            let proof = prove(&srs(), shape, &assignment, evaluations, &blinding).expect("the key fits");
+            let proof = prove(&srs(), shape, &witness, &blinding).expect("the key fits");
             (x, proof)
         })
         .collect()

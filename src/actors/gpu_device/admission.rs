@@ -7,12 +7,12 @@ use crate::actors::gpu_device::lanes::{Hold, Running};
 use crate::actors::gpu_device::ledger::Reservation;
 use crate::actors::gpu_device::srs_cache::Presence;
 use crate::backend::{DeviceBackend, LaneIndex, MemoryModel};
-use crate::error::{DeviceError, PlanError, SynthesisError};
+use crate::error::{DeviceError, PlanError};
 use crate::ids::CircuitId;
 use crate::messages::device::{LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
-use crate::policy::capacity::plan_sparing_lanes;
-use crate::policy::plan::{plan, plan_with_resident, ProvePlan, QuerySet, ShapeSummary, SrsSummary};
+use crate::policy::capacity::sparing_lanes;
+use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
 /// Whether a job fits on the device now.
 enum Fit {
@@ -144,10 +144,9 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(device) = &self.device else {
             return Fit::Never(DeviceError::NotTaking { at: job.at.clone(), what: "it is closed" });
         };
-        let shape = ShapeSummary::of(&job.shape);
-        let srs = device.srs_summary(job);
+        let (shape, srs) = device.sizes(job);
         let limit_bytes = device.limit_bytes(job);
-        if let Err(source) = plan(&shape, &srs, limit_bytes) {
+        if let Err(source) = self.plans.plan(&shape, &srs, limit_bytes) {
             return Fit::Never(DeviceError::Plan { at: job.at.clone(), source });
         }
         match device.presence(job) {
@@ -194,8 +193,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let wanted = self
             .plan_sparing_lanes(shape, srs, budget_bytes)
             .map_or(queries, |plan| plan.resident.union(queries));
-        let plan = plan_with_resident(shape, srs, wanted, budget_bytes)
-            .or_else(|_| plan_with_resident(shape, srs, queries, budget_bytes))
+        let plan = self
+            .plans
+            .plan_with_resident(shape, srs, wanted, budget_bytes)
+            .or_else(|_| self.plans.plan_with_resident(shape, srs, queries, budget_bytes))
             .ok()?;
         Some(self.reserve(job, plan, srs, queries))
     }
@@ -209,7 +210,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
         budget_bytes: u64,
     ) -> Result<ProvePlan, PlanError> {
         let num_other_lanes = self.lanes.num_free_of(LaneKind::Normal).saturating_sub(1);
-        plan_sparing_lanes(shape, srs, budget_bytes, num_other_lanes)
+        let least_bytes = self.plans.least_budget_bytes(shape, srs);
+        sparing_lanes(budget_bytes, num_other_lanes, least_bytes, |bytes| self.plans.plan(shape, srs, bytes))
     }
 
     /// Takes the memory of a plan that fits into what is free or idle. `there` is on the device and paid for.
@@ -241,14 +243,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    fn begin(
-        &mut self,
-        lane: LaneIndex,
-        mut job: Job,
-        plan: ProvePlan,
-        grant: Grant,
-        ctx: &mut Context<Self>,
-    ) {
+    fn begin(&mut self, lane: LaneIndex, job: Job, plan: ProvePlan, grant: Grant, ctx: &mut Context<Self>) {
         let Some(device) = &mut self.device else { return };
         let pinned = device.memory_model == MemoryModel::Dedicated && !plan.resident.is_empty();
         if pinned {
@@ -263,6 +258,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             pinned,
             stages,
             in_flight: Default::default(),
+            stage_spans: Default::default(),
             running_since: tokio::time::Instant::now(),
             timings: Vec::new(),
             aborting: false,
@@ -276,10 +272,12 @@ impl<B: DeviceBackend> GpuDevice<B> {
 }
 
 impl<B: DeviceBackend> Device<B> {
-    pub(super) fn srs_summary(&self, job: &Job) -> SrsSummary {
+    /// What decides the memory of a job here.
+    pub(super) fn sizes(&self, job: &Job) -> (ShapeSummary, SrsSummary) {
+        let (shape, srs) = self.backend.sizes(&job.circuit, &job.shape, &job.srs);
         match self.memory_model {
-            MemoryModel::Dedicated => SrsSummary::of(&job.srs),
-            MemoryModel::SharedWithHost => SrsSummary::of(&job.srs).in_place(),
+            MemoryModel::Dedicated => (shape, srs),
+            MemoryModel::SharedWithHost => (shape, srs.in_place()),
         }
     }
 
@@ -307,8 +305,7 @@ fn refusal_by_inputs(job: &Job) -> Option<DeviceError> {
     if let Err(source) = job.srs.check_fits(&job.shape) {
         return Some(DeviceError::Srs { at: job.at.clone(), source });
     }
-    if let Some((what, needs, has)) = job.witness_mismatch() {
-        let source = SynthesisError::ShapeMismatch { what, needs, has };
+    if let Err(source) = job.check_witness() {
         return Some(DeviceError::Witness { at: job.at.clone(), source });
     }
     job.is_cancelled().then(|| DeviceError::Cancelled { at: job.at.clone() })

@@ -6,6 +6,7 @@ use actix::Recipient;
 
 use crate::backend::WatchdogConfig;
 use crate::messages::device::{PartitionFailed, PartitionProved, StageFinished};
+use crate::messages::events::EventSink;
 use crate::messages::lifecycle::{DeviceLost, DeviceReady, Drained, ResidencyChanged};
 use crate::messages::status::StatusBoard;
 
@@ -60,4 +61,5 @@ pub struct DevicePeers {
     pub drained: Recipient<Drained>,
     /// Where it writes its own state.
     pub board: StatusBoard,
+    pub events: EventSink,
 }

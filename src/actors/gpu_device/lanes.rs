@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::actors::gpu_device::ledger::{Claim, Reservation};
 use crate::backend::{LaneIndex, LaneLayout, PartitionWork, Stage};
-use crate::groth16::{Assignment, Blinding, Evaluations, Proof, R1csShape, Srs};
+use crate::error::SynthesisError;
+use crate::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, WorkRef};
 use crate::messages::device::{CancelFlag, LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
@@ -33,9 +34,7 @@ pub struct Job {
     pub circuit: CircuitId,
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
-    assignment: Arc<Assignment>,
-    /// Given away at the first beginning; a second one computes them anew.
-    evaluations: Option<Evaluations>,
+    witness: Arc<PackedWitness>,
     blinding: Blinding,
     pub priority: Priority,
     pub origin: Origin,
@@ -47,14 +46,13 @@ pub struct Job {
 
 impl Job {
     pub fn new(work: PartitionWork, priority: Priority, origin: Origin, span: tracing::Span) -> Self {
-        let PartitionWork { at, circuit, shape, srs, assignment, evaluations, blinding } = work;
+        let PartitionWork { at, circuit, shape, srs, witness, blinding } = work;
         Self {
             at,
             circuit,
             shape,
             srs,
-            assignment,
-            evaluations,
+            witness,
             blinding,
             priority,
             origin,
@@ -70,14 +68,13 @@ impl Job {
     }
 
     /// What the backend gets.
-    pub fn work(&mut self) -> PartitionWork {
+    pub fn work(&self) -> PartitionWork {
         PartitionWork {
             at: self.at.clone(),
             circuit: self.circuit.clone(),
             shape: Arc::clone(&self.shape),
             srs: Arc::clone(&self.srs),
-            assignment: Arc::clone(&self.assignment),
-            evaluations: self.evaluations.take(),
+            witness: Arc::clone(&self.witness),
             blinding: self.blinding,
         }
     }
@@ -87,34 +84,13 @@ impl Job {
         if self.is_preload() {
             return VecDeque::from([Stage::Upload]);
         }
-        let evaluated = self.evaluations.is_some();
-        Stage::ALL.into_iter().filter(|stage| !(evaluated && *stage == Stage::Evaluate)).collect()
+        Stage::ALL.into_iter().collect()
     }
 
-    /// Sizes that do not match the shape: `(what, needs, has)`.
-    pub fn witness_mismatch(&self) -> Option<(&'static str, usize, usize)> {
-        let rows = self.evaluations.as_ref();
-        [
-            ("inputs", self.shape.num_inputs(), self.assignment.input_assignment.len()),
-            ("aux variables", self.shape.num_aux(), self.assignment.aux_assignment.len()),
-            (
-                "row values of a",
-                self.shape.num_rows(),
-                rows.map_or(self.shape.num_rows(), |rows| rows.a.len()),
-            ),
-            (
-                "row values of b",
-                self.shape.num_rows(),
-                rows.map_or(self.shape.num_rows(), |rows| rows.b.len()),
-            ),
-            (
-                "row values of c",
-                self.shape.num_rows(),
-                rows.map_or(self.shape.num_rows(), |rows| rows.c.len()),
-            ),
-        ]
-        .into_iter()
-        .find(|(_, needs, has)| needs != has)
+    /// # Errors
+    /// [`SynthesisError::ShapeMismatch`] if the witness is of another shape.
+    pub fn check_witness(&self) -> Result<(), SynthesisError> {
+        self.shape.check_fits(&self.witness)
     }
 
     pub fn is_cancelled(&self) -> bool {
@@ -160,6 +136,8 @@ pub struct Running {
     pub stages: VecDeque<Stage>,
     /// Enqueued and not ended; the first one runs.
     pub in_flight: VecDeque<Stage>,
+    /// Of the stages in flight.
+    pub stage_spans: VecDeque<tracing::Span>,
     /// Since when the first one in flight runs.
     pub running_since: Instant,
     pub timings: Vec<(Stage, Duration)>,

@@ -21,6 +21,7 @@ mod admission;
 mod config;
 mod lanes;
 mod ledger;
+mod plans;
 mod preload;
 mod progress;
 mod self_test;
@@ -39,6 +40,7 @@ pub use spawn::{DeviceHandle, DeviceSpawner, FactorySpawner};
 
 use crate::actors::gpu_device::lanes::{Hold, Job, Lanes, Origin};
 use crate::actors::gpu_device::ledger::{Claim, MemoryLedger};
+use crate::actors::gpu_device::plans::Plans;
 use crate::actors::gpu_device::self_test::KnownAnswer;
 use crate::actors::gpu_device::srs_cache::SrsCache;
 use crate::actors::gpu_device::watchdog::Watchdog;
@@ -46,6 +48,7 @@ use crate::backend::{BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, La
 use crate::error::DeviceError;
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{EvictSrs, LaneKind, PartitionFailed, ProvePartition};
+use crate::messages::events::EventKind;
 use crate::messages::job::Priority;
 use crate::messages::lifecycle::{
     ActorName, DeviceAddress, DeviceLost, DeviceMemory, DeviceReady, Drain, Drained, ResidencyChanged,
@@ -70,10 +73,24 @@ pub struct GpuDevice<B: DeviceBackend> {
     /// Dropped, or abandoned, on this actor's thread.
     device: Option<Device<B>>,
     lanes: Lanes,
+    plans: Plans,
     /// By what budget a partition was refused memory here, oldest first.
     refusals: VecDeque<((JobId, PartitionIndex), u64)>,
     partitions_proved: u64,
     partitions_failed: u64,
+    /// The figures of the status on the board.
+    published: Option<Figures>,
+}
+
+/// What a device's status says, but for names: to see whether it changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Figures {
+    phase: Phase,
+    lanes_busy: u32,
+    reserved_bytes: u64,
+    in_use_bytes: u64,
+    num_key_changes: u64,
+    num_ended: u64,
 }
 
 /// An open device and the books over it.
@@ -136,9 +153,11 @@ impl<B: DeviceBackend> GpuDevice<B> {
             phase: Phase::Opening,
             device: None,
             lanes: Lanes::default(),
+            plans: Plans::default(),
             refusals: VecDeque::new(),
             partitions_proved: 0,
             partitions_failed: 0,
+            published: None,
         }
     }
 
@@ -263,8 +282,31 @@ impl<B: DeviceBackend> GpuDevice<B> {
     }
 
     /// Wherever memory may have changed hands, and above all where the device is let go: the board outlives this actor.
-    fn publish_status(&self) {
+    fn publish_status(&mut self) {
+        let figures = self.figures();
+        let last = self.published.replace(figures);
+        if last == Some(figures) {
+            return;
+        }
         self.peers.board.insert(self.id.clone(), self.status());
+        let Figures { reserved_bytes, in_use_bytes, .. } = figures;
+        if last.is_none_or(|last| (last.reserved_bytes, last.in_use_bytes) != (reserved_bytes, in_use_bytes))
+        {
+            let device = self.id.clone();
+            self.peers.events.emit(|| EventKind::DeviceMemory { device, reserved_bytes, in_use_bytes });
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let device = self.device.as_ref();
+        Figures {
+            phase: self.phase,
+            lanes_busy: self.lanes.num_busy(),
+            reserved_bytes: device.map_or(0, |device| device.ledger.reserved_bytes()),
+            in_use_bytes: device.map_or(0, |device| device.backend.memory_in_use_bytes()),
+            num_key_changes: device.map_or(0, |device| device.cache.num_changes()),
+            num_ended: self.partitions_proved + self.partitions_failed,
+        }
     }
 
     fn is_open(&self) -> bool {
@@ -276,13 +318,19 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(removed) = device.cache.remove(circuit) else { return false };
         device.backend.evict_srs(circuit);
         if removed.was_loaded && self.phase != Phase::Testing {
-            self.peers.residency_changed.do_send(ResidencyChanged {
-                device: self.id.clone(),
-                circuit: circuit.clone(),
-                resident: false,
-            });
+            self.tell_residency(circuit, false);
         }
         true
+    }
+
+    fn tell_residency(&self, circuit: &CircuitId, resident: bool) {
+        let (device, circuit) = (self.id.clone(), circuit.clone());
+        self.peers.events.emit(|| EventKind::KeyResident {
+            device: device.clone(),
+            circuit: circuit.clone(),
+            resident,
+        });
+        self.peers.residency_changed.do_send(ResidencyChanged { device, circuit, resident });
     }
 
     /// The smallest plan of this partition that was refused memory here before.

@@ -11,7 +11,6 @@ use super::GpuDevice;
 use crate::backend::{DeviceBackend, MemoryModel};
 use crate::error::DeviceError;
 use crate::messages::srs::{PreloadSrs, Residence, SrsPreloaded};
-use crate::policy::plan::{plan, ShapeSummary};
 
 impl<B: DeviceBackend> Handler<PreloadSrs> for GpuDevice<B> {
     type Result = ();
@@ -51,7 +50,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
         // On an empty device nothing of it would stay: then nothing will on a busy one.
         let budget_bytes = device.ledger.limit_bytes(job.claim());
-        match plan(&ShapeSummary::of(&job.shape), &device.srs_summary(job), budget_bytes) {
+        let (shape, srs) = device.sizes(job);
+        match self.plans.plan(&shape, &srs, budget_bytes) {
             Ok(plan) if plan.resident.is_empty() => Some(Residence::Streamed),
             _ => None,
         }

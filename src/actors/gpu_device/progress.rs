@@ -11,8 +11,8 @@ use crate::actors::gpu_device::lanes::Running;
 use crate::backend::{BackendEvent, DeviceBackend, FinishedProof, LaneIndex, Stage};
 use crate::error::{DeviceError, ErrorClass, PlanError};
 use crate::messages::device::{PartitionProved, StageFinished, StageTimings};
-use crate::messages::lifecycle::ResidencyChanged;
-use crate::policy::plan::{plan, ProvePlan, ShapeSummary};
+use crate::messages::events::{AttemptRef, EventKind};
+use crate::policy::plan::{plan, ProvePlan};
 
 impl<B: DeviceBackend> GpuDevice<B> {
     /// Besides the backend's own wake-ups: a device that hangs or whose context failed sends none. Idempotent, since
@@ -57,20 +57,28 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(running) = self.lanes.running_mut(lane) else { return };
         let expected = running.in_flight.pop_front();
         debug_assert_eq!(expected, Some(stage), "stages end in order");
+        drop(running.stage_spans.pop_front());
         running.running_since = Instant::now();
         running.timings.push((stage, elapsed));
         device.watchdog.learn(&running.job.circuit, stage, elapsed);
         let is_new_key =
             stage == Stage::Upload && running.pinned && device.cache.mark_loaded(&running.job.circuit);
         if is_new_key && self.phase != Phase::Testing {
-            self.peers.residency_changed.do_send(ResidencyChanged {
-                device: self.id.clone(),
-                circuit: running.job.circuit.clone(),
-                resident: true,
-            });
+            let circuit = running.job.circuit.clone();
+            self.tell_residency(&circuit, true);
         }
+        let Some(running) = self.lanes.running_mut(lane) else { return };
         if matches!(running.job.origin, Origin::Scheduler { .. }) {
             let at = running.job.at.clone();
+            if let Some(at) = AttemptRef::of(&at) {
+                self.peers.events.emit(|| EventKind::StageDone {
+                    at,
+                    device: self.id.clone(),
+                    lane: lane.0,
+                    stage,
+                    elapsed_us: elapsed.as_micros() as u64,
+                });
+            }
             let device = self.id.clone();
             self.peers.stage_finished.do_send(StageFinished { at, device, stage, elapsed });
         }
@@ -105,6 +113,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 break;
             }
             running.in_flight.push_back(stage);
+            let parent = &running.job.span;
+            running
+                .stage_spans
+                .push_back(tracing::info_span!(parent: parent, "stage", %stage, lane = lane.0));
         }
         if let Some(error) = failed {
             self.lane_failed(lane, error, ctx);
@@ -138,6 +150,11 @@ impl<B: DeviceBackend> GpuDevice<B> {
     ) {
         self.partitions_proved += 1;
         tracing::debug!(parent: &job.span, device = %self.id, "partition proved");
+        if let Some(at) = AttemptRef::of(&job.at) {
+            let device = self.id.clone();
+            let (planned_bytes, peak_bytes) = (memory_planned_bytes, finished.memory_peak_bytes);
+            self.peers.events.emit(|| EventKind::PartitionProved { at, device, planned_bytes, peak_bytes });
+        }
         self.peers.proved.do_send(PartitionProved {
             at: job.at,
             device: self.id.clone(),
@@ -293,9 +310,9 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// A budget below `refused_bytes` with which the job can be planned: three quarters of it if that will do, else
     /// the least that does.
     fn smaller_budget(&self, job: &Job, refused_bytes: u64) -> Option<u64> {
-        let srs = self.device.as_ref()?.srs_summary(job);
+        let (shape, srs) = self.device.as_ref()?.sizes(job);
         let quarter_less = refused_bytes / 4 * 3;
-        match plan(&ShapeSummary::of(&job.shape), &srs, quarter_less) {
+        match plan(&shape, &srs, quarter_less) {
             Ok(_) => Some(quarter_less),
             Err(PlanError::InsufficientVram { needs_bytes, .. }) => {
                 (needs_bytes < refused_bytes).then_some(needs_bytes)

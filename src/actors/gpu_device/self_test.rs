@@ -10,7 +10,7 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::backend::PartitionWork;
 use crate::groth16::generate::generate_srs;
-use crate::groth16::{prover, Assignment, Blinding, Proof, R1csShape, Srs};
+use crate::groth16::{prover, Blinding, PackedWitness, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, DeviceId, JobId, WorkRef};
 
 /// `x^(2^NUM_SQUARES) = y`, with bits beside it so that 0 and 1 scalars occur: large enough for a domain of more
@@ -24,7 +24,7 @@ const SEED: [u8; 32] = *b"cuzk device self-test, version 1";
 pub struct KnownAnswer {
     shape: Arc<R1csShape>,
     srs: Arc<Srs>,
-    assignment: Arc<Assignment>,
+    witness: Arc<PackedWitness>,
     blinding: Blinding,
     proof: Proof,
 }
@@ -45,11 +45,10 @@ impl KnownAnswer {
         let shape = R1csShape::record(SelfTestCircuit { x: None }).expect(REASON);
         let srs = generate_srs(&shape, &mut rng).expect(REASON);
         let circuit = SelfTestCircuit { x: Some(Scalar::from(3u64)) };
-        let assignment = Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux()).expect(REASON);
+        let witness = PackedWitness::synthesize(circuit, &shape).expect(REASON);
         let blinding = Blinding { r: Scalar::random(&mut rng), s: Scalar::random(&mut rng) };
-        let evaluations = shape.evaluate(&assignment).expect(REASON);
-        let proof = prover::prove(&srs, &shape, &assignment, evaluations, &blinding).expect(REASON);
-        Self { shape: Arc::new(shape), srs: Arc::new(srs), assignment: Arc::new(assignment), blinding, proof }
+        let proof = prover::prove(&srs, &shape, &witness, &blinding).expect(REASON);
+        Self { shape: Arc::new(shape), srs: Arc::new(srs), witness: Arc::new(witness), blinding, proof }
     }
 
     pub fn circuit() -> CircuitId {
@@ -63,8 +62,7 @@ impl KnownAnswer {
             circuit: Self::circuit(),
             shape: Arc::clone(&self.shape),
             srs: Arc::clone(&self.srs),
-            assignment: Arc::clone(&self.assignment),
-            evaluations: None,
+            witness: Arc::clone(&self.witness),
             blinding: self.blinding,
         }
     }

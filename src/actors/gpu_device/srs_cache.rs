@@ -30,6 +30,8 @@ pub struct SrsCache {
     entries: HashMap<CircuitId, Entry>,
     /// Counts uses; the order of `last_used`.
     num_uses: u64,
+    /// Counts changes of what is loaded.
+    num_changes: u64,
 }
 
 #[derive(Debug)]
@@ -92,7 +94,11 @@ impl SrsCache {
     /// An upload ended. `true` if it is the first of this circuit: its queries are resident from now on.
     pub fn mark_loaded(&mut self, circuit: &CircuitId) -> bool {
         match self.entries.get_mut(circuit) {
-            Some(entry) => !std::mem::replace(&mut entry.loaded, true),
+            Some(entry) => {
+                let is_first = !std::mem::replace(&mut entry.loaded, true);
+                self.num_changes += u64::from(is_first);
+                is_first
+            }
             None => false,
         }
     }
@@ -132,6 +138,7 @@ impl SrsCache {
     pub fn remove(&mut self, circuit: &CircuitId) -> Option<Removed> {
         let entry = self.entries.remove(circuit)?;
         assert_eq!(entry.num_users, 0, "srs of {circuit} is in use");
+        self.num_changes += 1;
         Some(Removed { was_loaded: entry.loaded })
     }
 
@@ -143,6 +150,11 @@ impl SrsCache {
     /// Memory that evicting every idle circuit, `except` apart, would give back.
     pub fn idle_bytes(&self, except: &CircuitId) -> u64 {
         self.idle(except).map(|(_, entry)| entry.bytes()).sum()
+    }
+
+    /// Differs from what it was if other queries are loaded than then.
+    pub fn num_changes(&self) -> u64 {
+        self.num_changes
     }
 
     /// Circuits with loaded queries, by name.

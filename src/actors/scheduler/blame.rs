@@ -8,6 +8,7 @@
 //!
 //! One such proof at a time, in memory that is reserved for it ahead of new witnesses.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::memory::Holder;
 use super::Scheduler;
 use crate::error::{DeviceError, EngineError, SrsError};
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
+use crate::messages::events::AttemptRef;
 use crate::messages::synthesis::{CheckKey, KeyChecked, KeyVerdict, MemoryLease};
 use crate::policy::health::Failure;
 use crate::policy::host_memory::HostPart;
@@ -61,6 +63,7 @@ impl Scheduler {
             unreachable!("a verdict is taken only of a partition that waits for it")
         };
         partition.state = PartitionState::Suspect { attempt, device, witness };
+        self.suspects.insert((id, index));
         let is_last = partition.is_exhausted(max_attempts) && !partition.host_checked;
         let is_known = match self.circuits.get(&circuit) {
             Some(Circuit::Ready(ready)) => ready.key.is_right || ready.key.blamed.is_empty(),
@@ -89,6 +92,8 @@ impl Scheduler {
             }
             blamed.push((device.clone(), now));
         }
+        let told = AttemptRef { job: id, partition: index, attempt };
+        self.tell_attempt_failed(told, &device, true, "its proof does not verify");
         let at = WorkRef::partition(id, index).with_attempt(attempt).on(device.clone());
         self.retry(id, index, &device, DeviceError::InvalidProof { at });
     }
@@ -99,13 +104,10 @@ impl Scheduler {
         if self.key_check.is_some() || self.synthesizer.is_none() {
             return true;
         }
-        let suspects = self.jobs.iter().filter_map(|(id, job)| {
-            let is_suspect =
-                |partition: &Partition| matches!(partition.state, PartitionState::Suspect { .. });
-            let index = job.partitions.iter().position(is_suspect)?;
-            Some((job.spec.priority, std::cmp::Reverse(*id), PartitionIndex(index as u32)))
-        });
-        let Some((_, std::cmp::Reverse(id), index)) = suspects.max() else { return true };
+        let rank = |(id, index): &&(JobId, PartitionIndex)| {
+            (self.jobs[id].spec.priority, Reverse(*id), Reverse(*index))
+        };
+        let Some(&(id, index)) = self.suspects.iter().max_by_key(rank) else { return true };
         let Some(circuit) = self.prepared(id) else { return true };
         let num_bytes = circuit.host_proof_bytes();
         if !self.memory.reserve(HostPart::Witnesses, num_bytes) {
@@ -125,11 +127,10 @@ impl Scheduler {
         tracing::warn!(%at, "whether the device or the key is wrong: the host proves it too");
         let lease = MemoryLease::default();
         self.key_check = Some(KeyCheck { at: at.clone(), num_bytes, lease: lease.clone() });
-        let (assignment, public_inputs) =
-            (Arc::clone(&witness.assignment), Arc::clone(&witness.public_inputs));
+        let (witness, public_inputs) = (Arc::clone(&witness.values), Arc::clone(&witness.public_inputs));
         if let Some(synthesizer) = &self.synthesizer {
             let command =
-                CheckKey { at, circuit, assignment, public_inputs, blinding, priority, cancel, lease, span };
+                CheckKey { at, circuit, witness, public_inputs, blinding, priority, cancel, lease, span };
             synthesizer.check_key.do_send(command);
         }
         true

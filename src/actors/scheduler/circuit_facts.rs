@@ -7,6 +7,7 @@ use super::circuits::{is_same_key, Circuit, ReadyCircuit};
 use super::Scheduler;
 use crate::error::EngineError;
 use crate::ids::{CircuitId, JobId, WorkRef};
+use crate::messages::events::EventKind;
 use crate::messages::job::JobEvent;
 use crate::messages::synthesis::{
     CircuitError, CircuitFailed, CircuitMeasured, CircuitPrepared, CircuitProgress,
@@ -68,6 +69,7 @@ impl Handler<CircuitPrepared> for Scheduler {
         // The shape's part was an estimate.
         self.memory.reserve_beyond(HostPart::Circuits, num_bytes);
         self.memory.release(HostPart::Circuits, reserved_bytes);
+        self.config.events.emit(|| EventKind::CircuitReady { circuit: id.clone(), num_bytes });
         for job in self.jobs.values_mut().filter(|job| *job.circuit() == id) {
             job.timings.circuit_load = now.saturating_sub(job.spec.accepted_at).min(elapsed);
             job.tell(&JobEvent::CircuitReady { circuit: id.clone() });

@@ -125,9 +125,9 @@ fn holders_of(circuit: &Arc<PreparedCircuit>) -> Vec<Holder> {
     holders
 }
 
-/// What one partition takes on the host: witness and row values. Of its rows the least is known.
-fn partition_bytes(shape: &ShapeSummary) -> u64 {
-    32 * (shape.num_inputs + shape.num_aux) + 3 * 32 * shape.num_rows
+/// The least that one witness takes on the host: which variables are bits is known once the shape is there.
+fn least_witness_bytes(shape: &ShapeSummary) -> u64 {
+    32 * shape.num_inputs + 8 * shape.num_aux.div_ceil(64)
 }
 
 /// The least memory of a device with which a partition can be planned.
@@ -209,7 +209,7 @@ impl Scheduler {
     /// Gives a circuit its memory and has it loaded. `false`: it has to wait for what others hold.
     pub(super) fn load_circuit(&mut self, demand: Demand, id: CircuitId, needs: CircuitNeeds) -> bool {
         // A circuit without room for a witness would be of no use.
-        let wanted_bytes = needs.num_bytes.saturating_add(partition_bytes(&needs.shape));
+        let wanted_bytes = needs.num_bytes.saturating_add(least_witness_bytes(&needs.shape));
         self.let_idle_circuits_go(wanted_bytes);
         if self.memory.budget().fits(wanted_bytes) {
             self.memory.reserve_beyond(HostPart::Circuits, needs.num_bytes);

@@ -11,7 +11,7 @@ use crate::messages::device::LaneKind;
 use crate::messages::job::{Placement, Priority};
 use crate::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady};
 use crate::policy::batch::{BatchPolicy, BatchRecord};
-use crate::policy::health::{HealthPolicy, HealthRecord};
+use crate::policy::health::{Health, HealthPolicy, HealthRecord};
 use crate::policy::placement::DeviceView;
 use crate::policy::role::Role;
 
@@ -59,6 +59,8 @@ pub(super) struct Device {
     /// Of the partition that took most: planned and measured.
     pub planned_bytes: u64,
     pub peak_bytes: u64,
+    /// The health that was told last.
+    pub told_health: Option<Health>,
 }
 
 impl Device {
@@ -86,6 +88,7 @@ impl Device {
             memory: None,
             planned_bytes: 0,
             peak_bytes: 0,
+            told_health: None,
         }
     }
 
@@ -251,6 +254,10 @@ impl Devices {
 
     pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, &Device)> {
         self.0.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&DeviceId, &mut Device)> {
+        self.0.iter_mut()
     }
 
     /// Devices in service, as a partition of `circuit` sees them.

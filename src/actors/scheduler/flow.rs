@@ -6,13 +6,14 @@ use std::sync::Arc;
 use super::circuits::Circuit;
 use super::devices::Service;
 use super::job::{PartitionState, Witness};
+use super::lifeline::attempt_span;
 use super::Scheduler;
 use crate::backend::PartitionWork;
 use crate::error::{EngineError, ScheduleError};
-use crate::groth16::Evaluations;
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
-use crate::messages::job::JobEvent;
+use crate::messages::events::AttemptRef;
+use crate::messages::job::{JobEvent, Placement};
 use crate::messages::synthesis::{UnverifiedProof, VerifyJob, VerifyProofs};
 use crate::policy::placement::{place, Choice, DeviceView, Wish};
 use crate::policy::role::Role;
@@ -20,6 +21,7 @@ use crate::policy::role::Role;
 impl Scheduler {
     /// Does everything that can be done now. Cheap when there is nothing.
     pub(super) fn pump(&mut self) {
+        self.tend_journal();
         self.expire();
         self.fail_hopeless();
         self.fail_misplaced();
@@ -30,6 +32,7 @@ impl Scheduler {
         self.give_memory();
         self.serve_wants();
         self.report_drained();
+        self.tell_changes();
         self.publish();
     }
 
@@ -61,15 +64,24 @@ impl Scheduler {
     }
 
     /// The next partition in queue order: to make a witness for (`without_witness`), or to dispatch.
-    pub(super) fn next_of(&self, without_witness: bool) -> Option<(JobId, PartitionIndex)> {
+    pub(super) fn next_of(&mut self, without_witness: bool) -> Option<(JobId, PartitionIndex)> {
         let now = self.now();
-        let list = if without_witness { &self.waiting } else { &self.ready };
+        let without_circuit = if without_witness { self.demands_for_memory() } else { Vec::new() };
+        let list = if !without_witness {
+            let mut list = self.ready.shortlist(now);
+            list.extend(&self.ready_particular);
+            list
+        } else if without_circuit.is_empty() {
+            self.waiting.shortlist(now)
+        } else {
+            // Whether a job yields to those that wait for a circuit depends on more than its class.
+            self.waiting.all()
+        };
         let mut candidates = Vec::with_capacity(list.len());
         let mut under_way = (JobId(0), 0);
         // The same for all partitions of a circuit: made once.
         let mut views: HashMap<&CircuitId, Vec<DeviceView>> = HashMap::new();
-        let without_circuit = if without_witness { self.demands_for_memory() } else { Vec::new() };
-        for &(job, partition) in list {
+        for (job, partition) in list {
             let entry = &self.jobs[&job];
             let possible = if without_witness {
                 matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready(_)))
@@ -102,7 +114,7 @@ impl Scheduler {
             avoid: &partition.avoid,
             never: &partition.never,
             needs_fallback: self.devices.needs_fallback(entry.spec.priority, &partition.never),
-            num_waiting: self.ready.len() as u32,
+            num_waiting: (self.ready.len() + self.ready_particular.len()) as u32,
         };
         place(&wish, views)
     }
@@ -122,13 +134,13 @@ impl Scheduler {
     fn prove(&mut self, job: JobId, index: PartitionIndex, id: DeviceId) {
         let now = self.now();
         let circuit = self.prepared(job).expect("a witness exists only of a prepared circuit");
-        self.ready.remove(&(job, index));
+        self.no_longer_ready(job, index);
         let entry = self.jobs.get_mut(&job).expect("a listed partition's job is in the table");
         let blinding = entry.blinding(index);
         let partition = entry.partition(index);
         partition.attempts += 1;
         let attempt = Attempt(partition.attempts);
-        let (witness, evaluations) = take_ready(&mut partition.state);
+        let witness = take_ready(&mut partition.state);
         partition.state =
             PartitionState::Proving { attempt, device: id.clone(), witness: witness.clone(), since: now };
         let work = PartitionWork {
@@ -136,11 +148,11 @@ impl Scheduler {
             circuit: circuit.id.clone(),
             shape: Arc::clone(&circuit.shape),
             srs: Arc::clone(&circuit.srs),
-            assignment: witness.assignment,
-            evaluations,
+            witness: witness.values,
             blinding,
         };
-        let (priority, cancel, span) = (entry.spec.priority, entry.cancel.clone(), entry.spec.span.clone());
+        let (priority, cancel) = (entry.spec.priority, entry.cancel.clone());
+        let span = attempt_span(&entry.spec.span, job, index, attempt);
         entry.tell(&JobEvent::Placed { partition: index, device: id.clone() });
         self.totals.dispatched += 1;
         let freed = self.own().lane_freed.clone();
@@ -148,9 +160,11 @@ impl Scheduler {
         assert_eq!(device.service, Service::Ready, "placement names a device in service");
         device.was_given(&circuit.id, self.config.batches, now);
         self.totals.fallback += u64::from(device.role == Role::Fallback);
-        let credit = LaneCredit::new(id, device.life, device.spend(priority), freed);
+        let lane = device.spend(priority);
+        let credit = LaneCredit::new(id.clone(), device.life, lane, freed);
         let address = device.address.as_ref().expect("a device in service has an address");
         address.prove.do_send(ProvePartition { work, priority, cancel, credit, span });
+        self.tell_placed(AttemptRef { job, partition: index, attempt }, &id, lane);
     }
 
     /// Has the proofs of a job that wait for their verdict verified, all at once; one batch at a time.
@@ -183,7 +197,7 @@ impl Scheduler {
     pub(super) fn check_whole(&mut self, job: JobId) {
         let Some(circuit) = self.prepared(job) else { return };
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        if entry.library_check || entry.num_done() < entry.partitions.len() {
+        if entry.library_check || entry.durable.is_storing() || entry.num_done() < entry.partitions.len() {
             return;
         }
         entry.library_check = true;
@@ -201,9 +215,49 @@ impl Scheduler {
     }
 }
 
-fn take_ready(state: &mut PartitionState) -> (Witness, Option<Evaluations>) {
+impl Scheduler {
+    /// Lists a partition that has a witness.
+    pub(super) fn now_ready(&mut self, job: JobId, index: PartitionIndex) {
+        let now = self.now();
+        let entry = &self.jobs[&job];
+        let partition = &entry.partitions[index.0 as usize];
+        let any_will_do = entry.spec.placement == Placement::Any
+            && partition.avoid.is_empty()
+            && partition.never.is_empty();
+        if any_will_do {
+            self.ready.insert(&entry.as_waiting(index, entry.num_under_way()), now);
+        } else {
+            self.ready_particular.insert((job, index));
+        }
+    }
+
+    fn no_longer_ready(&mut self, job: JobId, index: PartitionIndex) {
+        if !self.ready.remove(job, index) {
+            self.ready_particular.remove(&(job, index));
+        }
+    }
+
+    /// Lists a partition that has no witness.
+    pub(super) fn now_waiting(&mut self, job: JobId, index: PartitionIndex) {
+        let now = self.now();
+        let entry = &self.jobs[&job];
+        self.waiting.insert(&entry.as_waiting(index, entry.num_under_way()), now);
+    }
+
+    /// What a job's rank depends on has changed: its priority, its deadline, or how many of its partitions are under
+    /// way.
+    pub(super) fn rank_changed(&mut self, job: JobId) {
+        let now = self.now();
+        let Some(entry) = self.jobs.get(&job) else { return };
+        let waiting = entry.as_waiting(PartitionIndex(0), entry.num_under_way());
+        self.waiting.update(&waiting, now);
+        self.ready.update(&waiting, now);
+    }
+}
+
+fn take_ready(state: &mut PartitionState) -> Witness {
     match std::mem::replace(state, PartitionState::Waiting) {
-        PartitionState::Ready { witness, evaluations } => (witness, evaluations),
+        PartitionState::Ready { witness } => witness,
         _ => unreachable!("only partitions with a witness are listed as ready"),
     }
 }

@@ -13,13 +13,18 @@ use crate::messages::job::{
     BlindingSource, CancelJob, JobAccepted, JobEvent, JobTicket, Priority, ReleaseTicket, SubmitJob,
 };
 use crate::policy::admission::{admit, WorkIdentity};
+use crate::policy::queue::Waiting;
 
 impl Handler<SubmitJob> for Scheduler {
     type Result = MessageResult<SubmitJob>;
 
     fn handle(&mut self, submit: SubmitJob, _: &mut Context<Self>) -> Self::Result {
+        let kind = submit.workload.kind();
         let answer = self.submit(submit);
-        self.totals.refused += u64::from(answer.is_err());
+        if let Err(error) = &answer {
+            self.totals.refused += 1;
+            self.tell_refused(kind, error);
+        }
         self.pump();
         MessageResult(answer)
     }
@@ -37,7 +42,8 @@ impl Scheduler {
         });
         let priority = submit.priority.unwrap_or_else(|| Priority::of(submit.workload.kind()));
         let deadline = submit.deadline.map(|limit| self.now().saturating_add(limit));
-        if let Some(known) = identity.as_ref().and_then(|identity| self.identities.find(identity)) {
+        let known = identity.as_ref().and_then(|identity| self.identities.find(identity));
+        if let Some(known) = known.or_else(|| self.adopt(identity.as_ref(), &submit.workload)) {
             if let Some(accepted) = self.attach(known, priority, deadline) {
                 self.totals.attached += 1;
                 return Ok(accepted);
@@ -46,9 +52,8 @@ impl Scheduler {
         if let Some(reason) = self.devices.none_for(&submit.placement, priority) {
             return Err(ScheduleError::NoDevice(reason).into());
         }
-        let is_critical = |job: &&Job| job.spec.priority == Priority::Critical;
-        let num_critical = self.jobs.values().filter(is_critical).count();
-        admit(self.draining, self.jobs.len(), num_critical, self.config.max_queued_jobs, priority)?;
+        admit(self.draining, self.jobs.len(), self.num_critical, self.config.max_queued_jobs, priority)?;
+        self.durable.admit(&submit)?;
         self.make_room_for_key(submit.workload.as_ref())?;
         Ok(self.accept(submit, identity, priority))
     }
@@ -74,13 +79,14 @@ impl Scheduler {
         identity: Option<WorkIdentity>,
         priority: Priority,
     ) -> JobAccepted {
+        let encoded = submit.encoded;
         let id = JobId(self.next_job);
         self.next_job += 1;
         let now = self.now();
         let spec = JobSpec {
             id,
             request_id: if submit.request_id.is_empty() { format!("job-{id}") } else { submit.request_id },
-            identity: identity.clone(),
+            identity,
             workload: submit.workload,
             priority,
             accepted_at: now,
@@ -89,28 +95,50 @@ impl Scheduler {
             placement: submit.placement,
             span: submit.span,
         };
-        if let Some(identity) = identity {
-            self.identities.insert(identity, id);
-        }
         let deadline = spec.deadline;
-        self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
-        self.waiting.extend((0..spec.workload.num_partitions()).map(|index| (id, PartitionIndex(index))));
         self.totals.accepted += 1;
-        self.ensure_circuit(spec.workload.as_ref(), spec.priority, spec.span.clone());
-        self.jobs.insert(id, Job::new(spec));
+        self.enter(spec);
+        self.journal_accepted(id, encoded);
         let mut accepted = self.attach(id, priority, deadline).expect("the job was just put into the table");
         accepted.attached = false;
         accepted
     }
 
+    /// Puts a job into the table.
+    pub(super) fn enter(&mut self, spec: JobSpec) {
+        let id = spec.id;
+        if let Some(identity) = spec.identity.clone() {
+            self.identities.insert(identity, id);
+        }
+        self.deadlines.extend(spec.deadline.map(|deadline| (deadline, id)));
+        self.ensure_circuit(spec.workload.as_ref(), spec.priority, spec.span.clone());
+        let num_partitions = spec.workload.num_partitions();
+        self.num_critical += usize::from(spec.priority == Priority::Critical);
+        self.jobs.insert(id, Job::new(spec));
+        let (now, waiting) = (self.now(), self.jobs[&id].as_waiting(PartitionIndex(0), 0));
+        for index in 0..num_partitions {
+            self.waiting.insert(&Waiting { partition: PartitionIndex(index), ..waiting.clone() }, now);
+        }
+        self.tell_accepted(id);
+    }
+
     /// One more caller waits for this job. `None`: it is not known any more.
-    fn attach(&mut self, id: JobId, priority: Priority, deadline: Option<Duration>) -> Option<JobAccepted> {
+    pub(super) fn attach(
+        &mut self,
+        id: JobId,
+        priority: Priority,
+        deadline: Option<Duration>,
+    ) -> Option<JobAccepted> {
         let number = self.next_ticket;
         self.next_ticket += 1;
         let (sender, events) = mpsc::unbounded_channel();
         let (request_id, result) = if let Some(job) = self.jobs.get_mut(&id) {
             // Somebody needs it more urgently than the first caller did.
-            job.spec.priority = job.spec.priority.max(priority);
+            let former = job.spec.priority;
+            job.spec.priority = former.max(priority);
+            if former != Priority::Critical && job.spec.priority == Priority::Critical {
+                self.num_critical += 1;
+            }
             // It must not end while somebody has time left to wait for it.
             let latest = job.spec.deadline.zip(deadline).map(|(a, b)| a.max(b));
             if let Some(former) = std::mem::replace(&mut job.spec.deadline, latest) {
@@ -127,8 +155,10 @@ impl Scheduler {
             send(&sender, JobEvent::Finished(ended.result.clone()));
             (ended.request_id.clone(), watch::channel(Some(ended.result.clone())).1)
         };
+        self.rank_changed(id);
         let ticket = JobTicket::new(id, number, self.own().ticket_released.clone());
-        Some(JobAccepted { request_id, attached: true, ticket, events, result })
+        let durability = self.durability_of(id);
+        Some(JobAccepted { request_id, attached: true, ticket, events, result, durability })
     }
 }
 

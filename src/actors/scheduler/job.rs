@@ -12,10 +12,11 @@ use rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 
+use super::durable::JobDurability;
 use super::memory::{Holder, HostMemory};
 use crate::backend::Stage;
 use crate::circuits::Workload;
-use crate::groth16::{Assignment, Blinding, Evaluations, Proof};
+use crate::groth16::{Blinding, PackedWitness, Proof};
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::CancelFlag;
 use crate::messages::job::{BlindingSource, JobEvent, JobResult, JobTimings, Placement, Priority};
@@ -31,7 +32,7 @@ pub(super) const MAX_REFUSALS: u32 = 100;
 /// A witness that waits for its proof to be verified.
 #[derive(Clone)]
 pub(super) struct Witness {
-    pub assignment: Arc<Assignment>,
+    pub values: Arc<PackedWitness>,
     pub public_inputs: Arc<[Scalar]>,
 }
 
@@ -42,10 +43,9 @@ pub(super) enum PartitionState {
     Synthesizing {
         lease: MemoryLease,
     },
-    /// Waits for a lane. After a failed attempt the row values are gone; the device makes them again.
+    /// Waits for a lane.
     Ready {
         witness: Witness,
-        evaluations: Option<Evaluations>,
     },
     Proving {
         attempt: Attempt,
@@ -79,10 +79,10 @@ impl PartitionState {
         match self {
             Self::Waiting | Self::Done { .. } => Vec::new(),
             Self::Synthesizing { lease } => vec![lease.watch() as Holder],
-            Self::Ready { witness, .. }
+            Self::Ready { witness }
             | Self::Proving { witness, .. }
             | Self::Proved { witness, .. }
-            | Self::Suspect { witness, .. } => vec![Arc::downgrade(&witness.assignment) as Holder],
+            | Self::Suspect { witness, .. } => vec![Arc::downgrade(&witness.values) as Holder],
         }
     }
 }
@@ -98,9 +98,8 @@ pub(super) struct Partition {
     pub avoid: BTreeSet<DeviceId>,
     /// Devices where it does not fit.
     pub never: BTreeSet<DeviceId>,
-    /// Reserved host memory: the witness, and its row values.
+    /// Host memory reserved for the witness.
     pub witness_bytes: u64,
-    pub evaluations_bytes: u64,
     /// The host has proved it itself, to tell a wrong key from a wrong device.
     pub host_checked: bool,
 }
@@ -114,7 +113,6 @@ impl Partition {
             avoid: BTreeSet::new(),
             never: BTreeSet::new(),
             witness_bytes: 0,
-            evaluations_bytes: 0,
             host_checked: false,
         }
     }
@@ -123,8 +121,7 @@ impl Partition {
     /// either.
     pub fn let_go(&mut self, next: PartitionState, memory: &mut HostMemory) {
         let holders = std::mem::replace(&mut self.state, next).holders();
-        let num_bytes = std::mem::take(&mut self.witness_bytes) + std::mem::take(&mut self.evaluations_bytes);
-        memory.release_after(HostPart::Witnesses, num_bytes, holders);
+        memory.release_after(HostPart::Witnesses, std::mem::take(&mut self.witness_bytes), holders);
     }
 
     /// It has had all its attempts. Refusals by devices that were busy are none, up to a limit.
@@ -182,6 +179,7 @@ pub(super) struct Job {
     pub timings: JobTimings,
     pub retries: u32,
     pub began: bool,
+    pub durable: JobDurability,
 }
 
 impl Job {
@@ -200,6 +198,7 @@ impl Job {
             timings: JobTimings::default(),
             retries: 0,
             began: false,
+            durable: JobDurability::default(),
         }
     }
 

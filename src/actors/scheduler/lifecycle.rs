@@ -16,9 +16,10 @@ impl Handler<DeviceReady> for Scheduler {
 
     fn handle(&mut self, ready: DeviceReady, _: &mut Context<Self>) {
         match self.devices.get_mut(&ready.info.id) {
-            Some(device) if device.is_current(ready.life) => device.ready(ready),
+            Some(device) if device.is_current(ready.life) => device.ready(ready.clone()),
             _ => return,
         }
+        self.tell_device_ready(&ready);
         self.pump();
     }
 }
@@ -103,6 +104,7 @@ impl Handler<StopActor> for Scheduler {
     type Result = ();
 
     fn handle(&mut self, _: StopActor, ctx: &mut Context<Self>) {
+        self.durable.close();
         ctx.stop();
     }
 }

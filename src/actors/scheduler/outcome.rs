@@ -5,18 +5,18 @@ use std::sync::Arc;
 use super::circuits::Circuit;
 use super::devices::Service;
 use super::job::{Job, Partition, PartitionState, MAX_REFUSALS};
-use super::memory::HostMemory;
 use super::{EndedJob, Scheduler};
 use crate::error::{DeviceError, EngineError, ErrorClass, ScheduleError};
 use crate::ids::{DeviceId, JobId, PartitionIndex, WorkRef};
-use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, ProofOutcome};
+use crate::messages::events::AttemptRef;
+use crate::messages::job::{CancelOutcome, JobEvent, JobResult, Placement, Priority, ProofOutcome};
 use crate::messages::lifecycle::{ActorName, Drained};
-use crate::policy::host_memory::HostPart;
 
 impl Scheduler {
     /// The one way out of the table: everything the job holds is let go, and everybody who waits is answered.
     pub(super) fn finish(&mut self, id: JobId, result: JobResult) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
+        let result = self.journal_ended(&mut job, result);
         job.cancel.cancel();
         self.let_go(&mut job);
         match &result {
@@ -32,6 +32,7 @@ impl Scheduler {
         drop(entered);
         job.tell(&JobEvent::Finished(result.clone()));
         job.result.send_replace(Some(result.clone()));
+        self.tell_ended(&job, &result);
         let now = self.now();
         if let Some(Circuit::Ready(ready)) = self.circuits.get_mut(job.circuit()) {
             ready.used_at = now;
@@ -42,10 +43,13 @@ impl Scheduler {
 
     fn let_go(&mut self, job: &mut Job) {
         let id = job.spec.id;
+        self.num_critical -= usize::from(job.spec.priority == Priority::Critical);
+        self.waiting.remove_job(id);
+        self.ready.remove_job(id);
         for (index, partition) in job.partitions.iter_mut().enumerate() {
             let index = PartitionIndex(index as u32);
-            self.waiting.remove(&(id, index));
-            self.ready.remove(&(id, index));
+            self.ready_particular.remove(&(id, index));
+            self.suspects.remove(&(id, index));
             // Its thread may still be at it; the result will be late.
             let is_synthesizing = matches!(partition.state, PartitionState::Synthesizing { .. });
             self.num_synthesizing -= usize::from(is_synthesizing);
@@ -63,17 +67,29 @@ impl Scheduler {
         if let Some(identity) = identity.as_ref().filter(|_| result.is_err()) {
             self.identities.remove(identity, id);
         }
-        self.ended.insert(id, EndedJob { request_id: job.spec.request_id, identity, accepted, result });
-        self.ended_order.push_back(id);
+        // What the journal keeps it also lets go.
+        if !(job.durable.is_journalled() && result.is_ok()) {
+            self.ended_order.push_back(id);
+        }
+        let is_durable = job.durable.is_journalled();
+        let request_id = job.spec.request_id;
+        self.ended.insert(id, EndedJob { request_id, identity, accepted, result, is_durable });
         while self.ended_order.len() > self.config.retained_results {
             let oldest = self.ended_order.pop_front().expect("longer than a number that is not negative");
-            if let Some(EndedJob { identity: Some(identity), .. }) = self.ended.remove(&oldest) {
-                self.identities.remove(&identity, oldest);
-            }
+            self.forget_ended(oldest);
+        }
+    }
+
+    pub(super) fn forget_ended(&mut self, id: JobId) {
+        if let Some(EndedJob { identity: Some(identity), .. }) = self.ended.remove(&id) {
+            self.identities.remove(&identity, id);
         }
     }
 
     pub(super) fn cancel(&mut self, id: JobId) -> CancelOutcome {
+        if let Some(outcome) = self.cancel_durable(id) {
+            return outcome;
+        }
         let Some(job) = self.jobs.get(&id) else {
             let was_given_out = (1..self.next_job).contains(&id.0);
             return if was_given_out { CancelOutcome::AlreadyEnded } else { CancelOutcome::Unknown };
@@ -90,7 +106,7 @@ impl Scheduler {
     /// The library has agreed: the job is complete.
     pub(super) fn complete(&mut self, id: JobId, proof: Vec<u8>) {
         let now = self.now();
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.durable.is_storing()) else { return };
         job.timings.total = now.saturating_sub(job.spec.accepted_at);
         let done_on = |partition: &Partition| match &partition.state {
             PartitionState::Done { device, .. } => device.clone(),
@@ -106,7 +122,7 @@ impl Scheduler {
             devices: job.partitions.iter().map(done_on).collect(),
             retries: job.retries,
         };
-        self.finish(id, Ok(Arc::new(outcome)));
+        self.finish_once_stored(id, Arc::new(outcome));
     }
 
     /// An attempt failed. The partition goes to another device, or the job ends with the reason.
@@ -118,7 +134,6 @@ impl Scheduler {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let (placement, priority) = (job.spec.placement.clone(), job.spec.priority);
         let partition = job.partition(index);
-        release_evaluations(partition, &mut self.memory);
         let gives_up = match &error {
             DeviceError::NotTaking { .. } => {
                 partition.refusals += 1;
@@ -144,20 +159,26 @@ impl Scheduler {
             PartitionState::Proving { witness, .. } | PartitionState::Suspect { witness, .. } => witness,
             _ => panic!("only an attempt that was made can fail"),
         };
-        partition.state = PartitionState::Ready { witness, evaluations: None };
-        self.ready.insert((id, index));
+        partition.state = PartitionState::Ready { witness };
+        self.suspects.remove(&(id, index));
+        // It may be for a device that went for good while this was under way.
+        self.placements_changed = true;
         if !matches!(error, DeviceError::NotTaking { .. }) {
             job.retries += 1;
             self.totals.retried += 1;
             tracing::warn!(%error, "partition is tried again");
             job.tell(&JobEvent::PartitionRetried { partition: index, reason: error.to_string() });
         }
+        self.now_ready(id, index);
     }
 
     /// Takes a device out of service and gives what it held to others.
     pub(super) fn withdraw(&mut self, id: &DeviceId, service: Service, what: &str) {
         let Some(device) = self.devices.get_mut(id) else { return };
+        let gone = matches!(service, Service::Gone { .. });
+        self.placements_changed |= gone;
         device.withdraw(service);
+        self.tell_device_down(id, gone, what);
         let mut held = Vec::new();
         for (job, entry) in &self.jobs {
             for (index, partition) in entry.partitions.iter().enumerate() {
@@ -171,6 +192,9 @@ impl Scheduler {
             }
         }
         for (job, index, at) in held {
+            if let Some(at) = AttemptRef::of(&at) {
+                self.tell_attempt_failed(at, id, false, what);
+            }
             let error = DeviceError::Lost { at: at.on(id.clone()), what: what.to_owned() };
             self.retry(job, index, id, error);
         }
@@ -178,6 +202,9 @@ impl Scheduler {
 
     /// Ends jobs with a partition that only devices could take which are gone for good.
     pub(super) fn fail_misplaced(&mut self) {
+        if !std::mem::take(&mut self.placements_changed) {
+            return;
+        }
         let gone: Vec<String> = self.devices.iter().filter_map(|(id, _)| self.devices.gone(id)).collect();
         if gone.is_empty() {
             return;
@@ -216,9 +243,4 @@ pub(super) fn is_allowed(placement: &Placement, device: &DeviceId) -> bool {
         Placement::Any => true,
         Placement::Device(wanted) => wanted == device,
     }
-}
-
-/// The row values of an attempt that has ended are gone, and so is their reservation.
-pub(super) fn release_evaluations(partition: &mut Partition, memory: &mut HostMemory) {
-    memory.release(HostPart::Witnesses, std::mem::take(&mut partition.evaluations_bytes));
 }

@@ -3,11 +3,11 @@
 use actix::{Context, Handler};
 
 use super::job::PartitionState;
-use super::outcome::release_evaluations;
 use super::Scheduler;
 use crate::error::{DeviceError, ErrorClass};
 use crate::ids::{DeviceId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneFreed, PartitionFailed, PartitionProved, StageFinished};
+use crate::messages::events::AttemptRef;
 use crate::messages::job::JobEvent;
 use crate::messages::lifecycle::ResidencyChanged;
 use crate::policy::health::Failure;
@@ -26,7 +26,6 @@ impl Handler<PartitionProved> for Scheduler {
         job.add_stage_times(&proved.timings.0);
         let circuit = job.circuit().clone();
         let partition = job.partition(index);
-        release_evaluations(partition, &mut self.memory);
         let PartitionState::Proving { attempt, device, witness, since } =
             std::mem::replace(&mut partition.state, PartitionState::Waiting)
         else {
@@ -70,7 +69,7 @@ impl Handler<PartitionFailed> for Scheduler {
         };
         if let Some(device) = self.devices.get_mut(&id) {
             match &error {
-                DeviceError::NotTaking { .. } => device.rests_until = now + super::TICK,
+                DeviceError::NotTaking { .. } => device.rests_until = now + super::REST,
                 // Not the device's fault.
                 DeviceError::Srs { .. }
                 | DeviceError::Plan { .. }
@@ -81,10 +80,13 @@ impl Handler<PartitionFailed> for Scheduler {
                     device.health.record_failure(Failure::Reported, now);
                     if error.class() == ErrorClass::DeviceLost {
                         // `DeviceLost` follows; until then its free lanes are worth nothing.
-                        device.rests_until = now + super::TICK;
+                        device.rests_until = now + super::REST;
                     }
                 }
             }
+        }
+        if let Some(at) = AttemptRef::of(&at) {
+            self.tell_attempt_failed(at, &id, false, &error.to_string());
         }
         self.retry(at.job, index, &id, error);
         self.pump();

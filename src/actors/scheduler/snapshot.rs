@@ -13,14 +13,26 @@ use crate::messages::status::{
 use crate::policy::host_memory::HostPart;
 use crate::policy::readiness::{readiness, DeviceFact, EngineFacts, ServiceFact};
 
-/// With more jobs than this, the snapshot is made at every tick instead of at every change: its cost grows with them.
+/// With more jobs than this, the snapshot is not made at every change: its cost grows with them.
 const MAX_JOBS_FOR_EVERY_CHANGE: usize = 32;
+
+/// Least time between two snapshots of so many jobs. A job costs about half a microsecond in each, so this is below one
+/// hundredth of the actor's time.
+const INTERVAL_PER_JOB: Duration = Duration::from_micros(50);
+
+/// Least time between two snapshots when there are many jobs.
+const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Scheduler {
     pub(super) fn publish(&mut self) {
         let now = self.now();
-        let is_recent = self.published_at.is_some_and(|at| now.saturating_sub(at) < super::TICK);
-        if is_recent && self.jobs.len() > MAX_JOBS_FOR_EVERY_CHANGE {
+        let num_jobs = self.jobs.len();
+        let mut interval = self.config.pace.status_interval;
+        if num_jobs > MAX_JOBS_FOR_EVERY_CHANGE {
+            let by_cost = INTERVAL_PER_JOB.saturating_mul(u32::try_from(num_jobs).unwrap_or(u32::MAX));
+            interval = interval.max(LEAST_INTERVAL).max(by_cost);
+        }
+        if self.published_at.is_some_and(|at| now.saturating_sub(at) < interval) {
             return;
         }
         self.published_at = Some(now);
@@ -41,6 +53,7 @@ impl Scheduler {
             queues: self.queues(),
             circuits: self.circuit_statuses(),
             jobs: self.jobs.values().map(|job| job_status(job, now)).collect(),
+            recovering: self.durable.num_recovering() as u64,
             totals: self.totals,
             host_memory_reserved_bytes: budget.part_bytes(HostPart::Witnesses),
             circuit_memory_reserved_bytes: budget.part_bytes(HostPart::Circuits),
@@ -51,9 +64,12 @@ impl Scheduler {
 
     fn readiness(&self, now: Duration) -> Readiness {
         let failures = self.warmup_failures.iter();
+        let journal_failure = self.durable.failure();
         readiness(&EngineFacts {
             draining: self.draining,
             can_synthesize: self.synthesizer.is_some(),
+            journal_failure: journal_failure.as_deref(),
+            num_recovering: self.durable.num_recovering(),
             warming: self.warming().map(CircuitId::as_str).collect(),
             warmup_failures: failures.map(|(id, what)| (id.as_str(), what.as_str())).collect(),
             devices: self

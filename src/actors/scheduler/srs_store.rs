@@ -21,7 +21,7 @@ use super::Scheduler;
 use crate::backend::{MemoryModel, PartitionWork};
 use crate::circuits::Workload;
 use crate::error::{DeviceError, EngineError, ScheduleError};
-use crate::groth16::{Assignment, Blinding, R1csShape};
+use crate::groth16::{Blinding, PackedWitness, R1csShape};
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{EvictSrs, LaneCredit};
 use crate::messages::job::{Placement, Priority};
@@ -288,8 +288,7 @@ impl Scheduler {
                 circuit: circuit.id.clone(),
                 shape: Arc::clone(&circuit.shape),
                 srs: Arc::clone(&circuit.srs),
-                assignment: filler,
-                evaluations: None,
+                witness: filler,
                 blinding: no_blinding(),
             },
             priority: Priority::Normal,
@@ -368,10 +367,11 @@ impl Scheduler {
 }
 
 /// A witness of the right size that satisfies nothing.
-fn zeros(shape: &R1csShape) -> Assignment {
-    Assignment {
-        input_assignment: vec![Default::default(); shape.num_inputs()],
-        aux_assignment: vec![Default::default(); shape.num_aux()],
+fn zeros(shape: &R1csShape) -> PackedWitness {
+    PackedWitness {
+        inputs: vec![Default::default(); shape.num_inputs()],
+        bits: vec![0; shape.num_aux().div_ceil(64)],
+        dense: vec![Default::default(); shape.classes().num_dense()],
     }
 }
 

@@ -18,6 +18,7 @@ impl Handler<SynthesizerReady> for Scheduler {
     /// The first, or the successor of one that died: whatever that one was asked for is asked for again.
     fn handle(&mut self, ready: SynthesizerReady, _: &mut Context<Self>) {
         self.synthesizer = Some(ready.address);
+        let mut asked = Vec::new();
         for (id, job) in &mut self.jobs {
             job.verifying = false;
             job.library_check = false;
@@ -26,9 +27,13 @@ impl Handler<SynthesizerReady> for Scheduler {
                     // A thread may still be at it: its memory counts until then.
                     partition.let_go(PartitionState::Waiting, &mut self.memory);
                     self.num_synthesizing -= 1;
-                    self.waiting.insert((*id, PartitionIndex(index as u32)));
+                    asked.push((*id, PartitionIndex(index as u32)));
                 }
             }
+        }
+        for (job, index) in asked {
+            self.now_waiting(job, index);
+            self.rank_changed(job);
         }
         if let Some(check) = self.key_check.take() {
             let (num_bytes, holders) = check.into_memory();
@@ -56,12 +61,13 @@ impl Handler<WitnessSynthesized> for Scheduler {
             // Late, or of a thread that was asked by an earlier Synthesizer: the other answer comes.
             _ => return,
         }
-        let witness = Witness { assignment: made.assignment, public_inputs: made.public_inputs };
-        partition.state = PartitionState::Ready { witness, evaluations: Some(made.evaluations) };
+        let witness = Witness { values: made.witness, public_inputs: made.public_inputs };
+        partition.state = PartitionState::Ready { witness };
         job.timings.synthesis += made.elapsed;
         job.tell(&JobEvent::WitnessReady { partition: index, elapsed: made.elapsed });
         self.num_synthesizing -= 1;
-        self.ready.insert((made.at.job, index));
+        self.now_ready(made.at.job, index);
+        self.tell_witness_made(made.at.job, index, made.elapsed);
         self.pump();
     }
 }
@@ -121,10 +127,12 @@ impl Scheduler {
         }
         partition.let_go(PartitionState::Done { device: device.clone(), proof }, &mut self.memory);
         job.tell(&JobEvent::PartitionVerified { partition: index, device: device.clone() });
+        self.rank_changed(at.job);
         if let Some(entry) = self.devices.get_mut(&device) {
             entry.num_proved += 1;
             entry.health.record_success(now);
         }
+        self.tell_verified(&at, &device);
         self.vouch_for(&circuit);
     }
 }
@@ -137,7 +145,13 @@ impl Handler<JobVerified> for Scheduler {
         job.timings.verify += verified.elapsed;
         match verified.result {
             Ok(()) => self.complete(verified.job, verified.proof),
-            Err(error) => self.finish(verified.job, Err(error.into())),
+            Err(what) => {
+                tracing::error!(job = %verified.job, %what, "the circuit's library refuses a proof that verifies");
+                self.finish(
+                    verified.job,
+                    Err(EngineError::Disputed { at: WorkRef::job(verified.job), what }),
+                );
+            }
         }
         self.pump();
     }

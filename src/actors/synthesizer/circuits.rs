@@ -15,13 +15,13 @@ use crate::ids::CircuitId;
 use crate::messages::device::CancelFlag;
 use crate::messages::synthesis::{
     CircuitError, CircuitFailed, CircuitMeasured, CircuitNeeds, CircuitPrepared, CircuitProgress,
-    MeasureCircuit, PrepareCircuit, PreparedCircuit, SynthesizerPeers,
+    MeasureCircuit, PartitionNeeds, PrepareCircuit, PreparedCircuit, SynthesizerPeers,
 };
 use crate::policy::plan::{ShapeSummary, SrsSummary};
 
-/// Bytes of a shape per row of its circuit, where neither was ever counted: Filecoin's circuits take 42 (SnapDeals,
-/// 2 KiB) to 48 (PoRep, 8 MiB) by `MemoryNeeds`; the memory that it really takes is booked once it is loaded.
-const SHAPE_BYTES_PER_ROW: u64 = 48;
+/// Bytes of a shape per row of its circuit, where it was never recorded: Filecoin's circuits take 0.7 to 4.4 by
+/// `MemoryNeeds`, one that repeats no row about 60; the memory that it really takes is booked once it is loaded.
+const SHAPE_BYTES_PER_ROW: u64 = 8;
 
 pub(super) fn measure_circuit(command: MeasureCircuit, config: &SynthesizerConfig, peers: &SynthesizerPeers) {
     let _entered = command.span.enter();
@@ -86,7 +86,7 @@ pub(super) fn prepare_circuit(command: PrepareCircuit, config: &SynthesizerConfi
     let begun = Instant::now();
     let circuit = command.workload.circuit().clone();
     let prepared = caught(|| prepare(&command, config, peers))
-        .unwrap_or_else(|what| Err(SynthesisError::Panicked(what).into()));
+        .unwrap_or_else(|what| Err(SynthesisError::PreparationPanicked(what).into()));
     match prepared {
         Ok(circuit) => {
             let (circuit, lease) = (Arc::new(circuit), command.lease.clone());
@@ -119,7 +119,8 @@ fn prepare(
     let shape = Arc::new(shape);
     let vk = PreparedVerifyingKey::new(&srs.vk);
     let num_bytes = srs.num_bytes() + shape.num_bytes();
-    Ok(PreparedCircuit { id, source, shape, srs, vk, num_bytes })
+    let needs = PartitionNeeds::of(&shape);
+    Ok(PreparedCircuit { id, source, shape, srs, vk, needs, num_bytes })
 }
 
 fn load_srs(

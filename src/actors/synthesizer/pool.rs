@@ -1,15 +1,23 @@
-//! The worker threads: a bounded channel of tasks. They outlive a Synthesizer that is rebuilt.
+//! The worker threads: a bounded channel of tasks. They outlive a Synthesizer that is rebuilt. In a simulation they are
+//! timers of the current arbiter.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use actix::Recipient;
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
 
+use super::host::HostWork;
 use crate::messages::synthesis::WorkerFreed;
 
-/// Work for a thread.
-pub type Task = Box<dyn FnOnce() + Send>;
+/// Work for a worker.
+pub struct Task {
+    pub work: Box<dyn FnOnce() + Send>,
+    /// How long a simulated worker takes over it.
+    pub takes: Duration,
+}
 
 /// The pool did not take the task.
 pub struct Refused(pub Task);
@@ -17,8 +25,14 @@ pub struct Refused(pub Task);
 /// The sending end. Clones feed the same threads; these end when the last clone is gone.
 #[derive(Clone)]
 pub struct WorkerPool {
-    tasks: Sender<(Task, Recipient<WorkerFreed>)>,
+    workers: Workers,
     num_threads: usize,
+}
+
+#[derive(Clone)]
+enum Workers {
+    Threads(Sender<(Task, Recipient<WorkerFreed>)>),
+    Simulated(Arc<dyn HostWork>),
 }
 
 /// The threads themselves, to be joined after every [`WorkerPool`] is gone.
@@ -36,14 +50,16 @@ impl WorkerThreads {
 }
 
 impl WorkerPool {
-    /// `num_threads` 0: tasks run where they are given, for simulations on a paused clock.
+    /// One thread more than `num_threads` is started, for work that does not wait ([`WorkerPool::num_threads`] does not
+    /// count it). `num_threads` 0: tasks run where they are given, for simulations on a paused clock.
     ///
     /// # Errors
     /// If the system refuses a thread.
     pub fn start(num_threads: usize) -> std::io::Result<(Self, WorkerThreads)> {
         // Twice the threads: a rebuilt Synthesizer may add a full set behind its predecessor's.
-        let (sender, receiver) = bounded(2 * num_threads.max(1));
-        let threads = (0..num_threads)
+        let num_started = if num_threads == 0 { 0 } else { num_threads + 1 };
+        let (sender, receiver) = bounded(2 * num_started.max(1));
+        let threads = (0..num_started)
             .map(|index| {
                 let receiver = receiver.clone();
                 std::thread::Builder::new()
@@ -51,7 +67,22 @@ impl WorkerPool {
                     .spawn(move || work(&receiver))
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        Ok((Self { tasks: sender, num_threads }, WorkerThreads(threads)))
+        Ok((Self { workers: Workers::Threads(sender), num_threads }, WorkerThreads(threads)))
+    }
+
+    /// Workers that only take their time, on the clock of the arbiter that [`WorkerPool::run`] is called on, and then
+    /// do what `host` does.
+    pub fn simulated(num_workers: usize, host: Arc<dyn HostWork>) -> (Self, WorkerThreads) {
+        let pool = Self { workers: Workers::Simulated(host), num_threads: num_workers.max(1) };
+        (pool, WorkerThreads(Vec::new()))
+    }
+
+    /// What does the work instead of this machine.
+    pub(super) fn simulated_host(&self) -> Option<Arc<dyn HostWork>> {
+        match &self.workers {
+            Workers::Threads(_) => None,
+            Workers::Simulated(host) => Some(Arc::clone(host)),
+        }
     }
 
     pub fn num_threads(&self) -> usize {
@@ -63,11 +94,21 @@ impl WorkerPool {
     /// # Errors
     /// [`Refused`] with the task, if the channel is full.
     pub fn run(&self, task: Task, freed: Recipient<WorkerFreed>) -> Result<(), Refused> {
-        if self.num_threads == 0 {
-            run_task(task, &freed);
-            return Ok(());
-        }
-        self.tasks.try_send((task, freed)).map_err(|error| match error {
+        let tasks = match &self.workers {
+            Workers::Threads(tasks) if self.num_threads > 0 => tasks,
+            Workers::Threads(_) => {
+                run_task(task, &freed);
+                return Ok(());
+            }
+            Workers::Simulated(_) => {
+                actix_rt::spawn(async move {
+                    tokio::time::sleep(task.takes).await;
+                    run_task(task, &freed);
+                });
+                return Ok(());
+            }
+        };
+        tasks.try_send((task, freed)).map_err(|error| match error {
             TrySendError::Full((task, _)) | TrySendError::Disconnected((task, _)) => Refused(task),
         })
     }
@@ -81,7 +122,7 @@ fn work(tasks: &Receiver<(Task, Recipient<WorkerFreed>)>) {
 
 fn run_task(task: Task, freed: &Recipient<WorkerFreed>) {
     // Tasks turn panics of the work itself into typed errors; this is for a defect in the task's own frame.
-    if catch_unwind(AssertUnwindSafe(task)).is_err() {
+    if catch_unwind(AssertUnwindSafe(task.work)).is_err() {
         tracing::error!("a worker task panicked outside its work");
     }
     freed.do_send(WorkerFreed);

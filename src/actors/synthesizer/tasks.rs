@@ -1,4 +1,5 @@
-//! What the worker threads run, but for circuits (`circuits.rs`). Every function answers, whatever the work does: a panic becomes a typed error.
+//! What the worker threads run, but for circuits (`circuits.rs`). Every function answers, whatever the work does: a
+//! panic becomes a typed error.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
@@ -7,13 +8,14 @@ use std::time::Instant;
 
 use crate::backend::steps::ProofSteps;
 use crate::backend::{PartitionWork, Stage};
-use crate::circuits::{FilecoinRequest, Workload};
+use crate::circuits::{Undecoded, WorkDecoder};
 use crate::error::{panic_text, DeviceError, EngineError, RequestError, SynthesisError};
 use crate::groth16::prover::check_witness;
 use crate::groth16::{PreparedVerifyingKey, Proof};
+use crate::journal::encode_request;
 use crate::messages::synthesis::{
-    CheckKey, JobVerified, KeyChecked, KeyVerdict, ProofsVerified, SynthesisFailed, SynthesizeWitness,
-    SynthesizerPeers, UnverifiedProof, VerifyJob, VerifyProofs, WitnessSynthesized,
+    CheckKey, DecodedRequest, JobVerified, KeyChecked, KeyVerdict, ProofsVerified, SynthesisFailed,
+    SynthesizeWitness, SynthesizerPeers, UnverifiedProof, VerifyJob, VerifyProofs, WitnessSynthesized,
 };
 
 /// Runs `work`; a panic is given back as its text.
@@ -21,10 +23,17 @@ pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panic_text(payload.as_ref()))
 }
 
-pub(super) fn decode(request: FilecoinRequest, params_dir: &Path) -> Result<Arc<dyn Workload>, EngineError> {
-    caught(|| request.decode(params_dir))
-        .unwrap_or_else(|what| Err(RequestError::VanillaProof { at: "request".into(), what }))
-        .map_err(EngineError::from)
+pub(super) fn decode(
+    request: Undecoded,
+    keep_bytes: bool,
+    params_dir: &Path,
+    decoders: &[Arc<dyn WorkDecoder>],
+) -> Result<DecodedRequest, EngineError> {
+    let decoded = caught(|| {
+        let encoded = keep_bytes.then(|| encode_request(&request)).flatten();
+        Ok(DecodedRequest { workload: request.decode(params_dir, decoders)?, encoded })
+    });
+    decoded.unwrap_or_else(|what| Err(RequestError::VanillaProof { at: "request".into(), what }.into()))
 }
 
 pub(super) fn synthesize(command: SynthesizeWitness, peers: &SynthesizerPeers) {
@@ -45,12 +54,11 @@ fn make_witness(command: &SynthesizeWitness) -> Result<WitnessSynthesized, Synth
     let partition = command.at.partition.expect("a witness is asked for a partition");
     let shape = &command.circuit.shape;
     let public_inputs = command.workload.public_inputs(partition)?;
-    let assignment = command.workload.synthesize(partition, shape)?;
-    let evaluations = check_witness(shape, &assignment, &public_inputs)?;
+    let witness = command.workload.synthesize(partition, shape)?;
+    check_witness(shape, &witness, &public_inputs)?;
     Ok(WitnessSynthesized {
         at: command.at.clone(),
-        assignment: Arc::new(assignment),
-        evaluations,
+        witness: Arc::new(witness),
         public_inputs: public_inputs.into(),
         lease: command.lease.clone(),
         elapsed: begun.elapsed(),
@@ -82,9 +90,11 @@ pub(super) fn verify_job(command: VerifyJob, peers: &SynthesizerPeers) {
     let _entered = command.span.enter();
     let begun = Instant::now();
     let vk = &command.circuit.srs.vk;
-    let result = caught(|| command.workload.verify_job(vk, &command.proof)).unwrap_or_else(|what| {
-        Err(RequestError::VanillaProof { at: "verification by the circuit's library".into(), what })
-    });
+    // Whatever the library has against a proof that our verifier accepts, the request is not to blame.
+    let result = match caught(|| command.workload.verify_job(vk, &command.proof)) {
+        Ok(verdict) => verdict.map_err(|error| error.to_string()),
+        Err(what) => Err(format!("its verification panicked: {what}")),
+    };
     let (job, proof) = (command.job, command.proof);
     peers.job_verified.do_send(JobVerified { job, proof, result, elapsed: begun.elapsed() });
 }
@@ -117,8 +127,7 @@ fn prove_on_host(command: &CheckKey) -> Result<Option<Proof>, DeviceError> {
         circuit: command.circuit.id.clone(),
         shape: Arc::clone(&command.circuit.shape),
         srs: Arc::clone(&command.circuit.srs),
-        assignment: Arc::clone(&command.assignment),
-        evaluations: None,
+        witness: Arc::clone(&command.witness),
         blinding: command.blinding,
     });
     for stage in Stage::ALL {

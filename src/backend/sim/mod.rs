@@ -1,8 +1,9 @@
 //! The `sim` backend: devices whose memory, speed and faults are written down, on the arbiter's own clock.
 //!
 //! Nothing runs but timers of the actor's arbiter, so that a paused clock makes every run exact and repeatable. Proofs
-//! are real ([`SimProver::Real`]: each stage is computed by tokio's blocking threads, which hold a paused clock) or
-//! placeholders that do not verify ([`SimProver::Fake`]).
+//! are real ([`SimProver::Real`]: each stage is computed by tokio's blocking threads, which hold a paused clock),
+//! placeholders that do not verify ([`SimProver::Fake`]), or tokens that a simulated host tells right from wrong
+//! ([`SimProver::Token`]).
 //!
 //! ```text
 //! enqueue -> [queue of the lane] -> allocate -> (compute) -> sleep(duration) -> event -> waker
@@ -10,18 +11,25 @@
 //!                                  alloc_fail          hang, sticky, panic, delay      (script.rs)
 //! ```
 
+mod circuit;
 mod fleet;
+mod rates;
 mod script;
 mod state;
+mod token;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use circuit::SimCircuit;
 pub use fleet::SimFleet;
+pub use rates::{mix, FaultRates};
 pub use script::{Fault, FaultKind, FaultScript, Partitions};
+pub use token::token_proof;
 
 use crate::backend::sim::state::{SimState, Step};
 use crate::backend::steps::ProofSteps;
@@ -30,8 +38,9 @@ use crate::backend::{
     LaneLayout, MemoryModel, PartitionWork, Stage, WatchdogConfig,
 };
 use crate::error::DeviceError;
+use crate::groth16::{R1csShape, Srs};
 use crate::ids::{CircuitId, DeviceId};
-use crate::policy::plan::{ProvePlan, QuerySet};
+use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
 /// What a simulated device's proofs are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +50,8 @@ pub enum SimProver {
     Real,
     /// Valid points that depend on job and partition alone, and verify for nothing. No self-test is made.
     Fake,
+    /// As `Fake`, made by no arithmetic at all ([`token_proof`]): for simulations with a host that knows them.
+    Token,
 }
 
 /// One simulated device.
@@ -48,6 +59,8 @@ pub enum SimProver {
 pub struct SimConfig {
     /// Its name is `sim-<index>`.
     pub index: u32,
+    /// What it is called besides. Empty: "simulated device" and its number.
+    pub model: String,
     pub memory_bytes: u64,
     pub layout: LaneLayout,
     pub stages_ahead: u32,
@@ -55,8 +68,22 @@ pub struct SimConfig {
     pub stage_durations: [Duration; 9],
     /// Further time of an upload that has to load queries.
     pub srs_load_duration: Duration,
+    /// Circuits that take other times than these, and other sizes than they have.
+    pub circuits: Arc<BTreeMap<CircuitId, SimCircuit>>,
+    /// How fast this device is beside one that takes the durations as they are, in thousandths: of 500, every stage
+    /// takes twice as long.
+    pub speed_per_mille: u32,
+    /// From the host: queries that are loaded or streamed take this time, streamed ones beside their sum.
+    /// `None`: no time.
+    pub link_bytes_per_s: Option<u64>,
+    /// Stages of normal lanes run one at a time, but for uploads: a kernel fills the whole device. Stages of critical
+    /// lanes run beside them.
+    pub shares_compute: bool,
+    /// By how much the time of a stage differs by chance, in thousandths of it either way.
+    pub jitter_per_mille: u32,
     pub prover: SimProver,
     pub faults: FaultScript,
+    pub fault_rates: FaultRates,
     pub watchdog: WatchdogConfig,
 }
 
@@ -65,13 +92,20 @@ impl Default for SimConfig {
     fn default() -> Self {
         Self {
             index: 0,
+            model: String::new(),
             memory_bytes: 24 << 30,
             layout: LaneLayout { normal: 1, critical: 1, critical_preempts: false },
             stages_ahead: 0,
             stage_durations: [Duration::from_millis(1); 9],
             srs_load_duration: Duration::ZERO,
+            circuits: Arc::default(),
+            speed_per_mille: 1000,
+            link_bytes_per_s: None,
+            shares_compute: false,
+            jitter_per_mille: 0,
             prover: SimProver::Real,
             faults: FaultScript::none(),
+            fault_rates: FaultRates::none(),
             watchdog: WatchdogConfig::default(),
         }
     }
@@ -119,10 +153,14 @@ impl BackendFactory for SimFactory {
             let device = self.device_id().to_string();
             return Err(DeviceError::Open { device, what: "it is gone".to_owned() });
         }
+        let name = match self.config.model.as_str() {
+            "" => format!("simulated device {}", self.config.index),
+            model => model.to_owned(),
+        };
         let info = DeviceInfo {
             id: self.device_id(),
             ordinal: self.config.index,
-            name: format!("simulated device {}", self.config.index),
+            name,
             backend: "sim",
             memory_total_bytes: self.config.memory_bytes,
         };
@@ -148,25 +186,32 @@ pub struct SimBackend {
 }
 
 impl SimBackend {
-    /// Starts the lane's next stage if none runs.
     fn start_next(&self, lane: LaneIndex) {
-        let step = self.state.borrow_mut().start_next(lane);
+        start_next(&self.state, &self.waker, lane);
+    }
+}
+
+/// Starts the lane's next stage if none runs, and those of lanes that waited for what became free.
+fn start_next(state: &Rc<RefCell<SimState>>, waker: &BackendWaker, lane: LaneIndex) {
+    let mut next = Some(lane);
+    while let Some(lane) = next {
+        let step = state.borrow_mut().start_next(lane);
         match step {
             Some(Step::Run { stage, duration, steps }) => {
-                let running =
-                    run_stage(Rc::clone(&self.state), Arc::clone(&self.waker), lane, stage, duration, steps);
+                let running = run_stage(Rc::clone(state), Arc::clone(waker), lane, stage, duration, steps);
                 let task = actix_rt::spawn(running);
-                self.state.borrow_mut().keep_task(lane, task.abort_handle());
+                state.borrow_mut().keep_task(lane, task.abort_handle());
             }
-            Some(Step::EndedAtOnce) => (self.waker)(),
+            Some(Step::EndedAtOnce) => waker(),
             None => {}
         }
+        next = state.borrow_mut().next_to_compute();
     }
 }
 
 /// One stage after the other of a lane, until its queue is empty.
 async fn run_stage(
-    state: Rc<RefCell<SimState>>,
+    shared: Rc<RefCell<SimState>>,
     waker: BackendWaker,
     lane: LaneIndex,
     mut stage: Stage,
@@ -181,9 +226,17 @@ async fn run_stage(
         };
         tokio::time::sleep(duration).await;
         let next = {
-            let mut state = state.borrow_mut();
+            let mut state = shared.borrow_mut();
             state.end_stage(lane, stage, begun.elapsed(), computed);
-            state.start_next(lane)
+            // Who waited for this device's multiprocessors goes before this lane's next stage.
+            match state.next_to_compute() {
+                None => state.start_next(lane),
+                Some(waiting) => {
+                    drop(state);
+                    start_next(&shared, &waker, waiting);
+                    shared.borrow_mut().start_next(lane)
+                }
+            }
         };
         waker();
         match next {
@@ -230,6 +283,10 @@ impl DeviceBackend for SimBackend {
         MemoryModel::Dedicated
     }
 
+    fn sizes(&self, circuit: &CircuitId, shape: &R1csShape, srs: &Srs) -> (ShapeSummary, SrsSummary) {
+        self.state.borrow().sizes(circuit, shape, srs)
+    }
+
     fn begin(&mut self, lane: LaneIndex, work: PartitionWork, plan: &ProvePlan) -> Result<(), DeviceError> {
         self.state.borrow_mut().begin(lane, work, plan)
     }
@@ -256,6 +313,10 @@ impl DeviceBackend for SimBackend {
 
     fn abort(&mut self, lane: LaneIndex) {
         self.state.borrow_mut().abort(lane);
+        let waiting = self.state.borrow_mut().next_to_compute();
+        if let Some(waiting) = waiting {
+            self.start_next(waiting);
+        }
         (self.waker)();
     }
 

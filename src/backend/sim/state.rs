@@ -10,13 +10,15 @@ use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
 use tokio::task::AbortHandle;
 
+use super::circuit::PartitionView;
+use super::token::{corrupted_token, token_proof};
 use super::{ComputeError, FaultKind, Life, SimConfig, SimProver};
 use crate::backend::steps::ProofSteps;
 use crate::backend::{BackendEvent, FinishedProof, LaneIndex, PartitionWork, Stage};
 use crate::error::{DeviceError, ErrorClass};
-use crate::groth16::Proof;
-use crate::ids::{CircuitId, DeviceId, JobId, WorkRef};
-use crate::policy::plan::{ProvePlan, Query, QuerySet, SrsSummary};
+use crate::groth16::{Proof, R1csShape, Srs};
+use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
+use crate::policy::plan::{ProvePlan, Query, QuerySet, ShapeSummary, SrsSummary};
 
 /// What starting a stage leads to.
 pub(super) enum Step {
@@ -34,6 +36,8 @@ pub(super) struct SimState {
     events: VecDeque<Happening>,
     /// Bytes of the queries that are loaded, per circuit.
     loaded: HashMap<CircuitId, (QuerySet, u64)>,
+    /// Lanes whose next stage waits until no other lane computes.
+    waits_to_compute: VecDeque<LaneIndex>,
     /// Nothing works any more until the device is opened anew.
     broken: Option<Broken>,
 }
@@ -56,6 +60,8 @@ struct SimLane {
     queue: VecDeque<Stage>,
     running: Option<Stage>,
     abort_pending: bool,
+    /// It runs a stage that takes the whole device.
+    computes: bool,
     task: Option<AbortHandle>,
 }
 
@@ -63,6 +69,8 @@ struct SimPartition {
     at: WorkRef,
     circuit: CircuitId,
     srs: SrsSummary,
+    /// Bytes of queries that its upload has loaded.
+    loaded_bytes: u64,
     /// Position in the device's life, from 1; `None` for a self-test, which no script concerns.
     ordinal: Option<u64>,
     plan: ProvePlan,
@@ -78,11 +86,38 @@ impl SimState {
     pub fn new(config: SimConfig, id: DeviceId, life: Arc<Life>) -> Self {
         let num_lanes = config.layout.normal + config.layout.critical;
         let lanes = (0..num_lanes).map(|_| SimLane::default()).collect();
-        Self { config, id, life, lanes, events: VecDeque::new(), loaded: HashMap::new(), broken: None }
+        Self {
+            config,
+            id,
+            life,
+            lanes,
+            events: VecDeque::new(),
+            loaded: HashMap::new(),
+            waits_to_compute: VecDeque::new(),
+            broken: None,
+        }
     }
 
     pub fn config(&self) -> &SimConfig {
         &self.config
+    }
+
+    /// Those of the circuit that is simulated, else the work's own.
+    pub fn sizes(&self, circuit: &CircuitId, shape: &R1csShape, srs: &Srs) -> (ShapeSummary, SrsSummary) {
+        match self.config.circuits.get(circuit) {
+            Some(simulated) => (simulated.shape, simulated.srs),
+            None => (ShapeSummary::of(shape), SrsSummary::of(srs)),
+        }
+    }
+
+    pub fn partition_of(&self, lane: LaneIndex) -> Option<PartitionView<'_>> {
+        self.lanes[lane.0 as usize].partition.as_ref().map(|partition| PartitionView {
+            circuit: &partition.circuit,
+            srs: &partition.srs,
+            plan: &partition.plan,
+            loaded_bytes: partition.loaded_bytes,
+            ordinal: partition.ordinal,
+        })
     }
 
     pub fn begin(
@@ -95,13 +130,15 @@ impl SimState {
         assert!(self.lane(lane).partition.is_none(), "lane {} is empty at `begin`", lane.0);
         let ordinal =
             work.at.partition.is_some().then(|| self.life.num_partitions.fetch_add(1, Ordering::AcqRel) + 1);
-        let (at, circuit, srs) = (work.at.clone(), work.circuit.clone(), SrsSummary::of(&work.srs));
+        let (_, srs) = self.sizes(&work.circuit, &work.shape, &work.srs);
+        let (at, circuit) = (work.at.clone(), work.circuit.clone());
         let steps = (self.config.prover == SimProver::Real).then(|| Box::new(ProofSteps::new(work)));
         let plan = plan.clone();
         self.lane(lane).partition = Some(SimPartition {
             at,
             circuit,
             srs,
+            loaded_bytes: 0,
             ordinal,
             plan,
             work_bytes: 0,
@@ -128,7 +165,15 @@ impl SimState {
         if self.lane(lane).running.is_some() {
             return None;
         }
-        let stage = self.lane(lane).queue.pop_front()?;
+        let stage = *self.lane(lane).queue.front()?;
+        let computes = self.config.takes_whole_device(lane, stage);
+        if computes && self.lanes.iter().any(|lane| lane.computes) {
+            if !self.waits_to_compute.contains(&lane) {
+                self.waits_to_compute.push_back(lane);
+            }
+            return None;
+        }
+        self.lane(lane).queue.pop_front();
         let faults = self.faults_at(lane, stage);
         if faults.contains(&FaultKind::Lost) {
             self.life.is_gone.store(true, Ordering::Release);
@@ -137,17 +182,11 @@ impl SimState {
             self.fail(lane, stage, DeviceError::Lost { at, what: "it fell off the bus".to_owned() });
             return Some(Step::EndedAtOnce);
         }
-        let loads = match self.allocate_for(lane, stage) {
-            Ok(loads) => loads,
-            Err(error) => {
-                self.fail(lane, stage, error);
-                return Some(Step::EndedAtOnce);
-            }
-        };
-        let mut duration = self.config.stage_durations[stage.index()];
-        if loads {
-            duration += self.config.srs_load_duration;
+        if let Err(error) = self.allocate_for(lane, stage) {
+            self.fail(lane, stage, error);
+            return Some(Step::EndedAtOnce);
         }
+        let mut duration = self.duration_of(lane, stage);
         for fault in &faults {
             match fault {
                 // A hang may be of the same stage.
@@ -158,6 +197,7 @@ impl SimState {
         }
         let lane = self.lane(lane);
         lane.running = Some(stage);
+        lane.computes = computes;
         let steps = lane.partition.as_mut().and_then(|partition| partition.steps.take());
         Some(Step::Run { stage, duration, steps })
     }
@@ -170,6 +210,7 @@ impl SimState {
         computed: Result<Option<Box<ProofSteps>>, ComputeError>,
     ) {
         self.lane(lane).running = None;
+        self.lane(lane).computes = false;
         let faults = self.faults_at(lane, stage);
         let at = self.work_of(lane);
         if faults.contains(&FaultKind::Panic) {
@@ -190,13 +231,28 @@ impl SimState {
             (Ok(()), Ok(steps)) => steps,
         };
         let corrupts = faults.contains(&FaultKind::Corrupt);
+        let prover = self.config.prover;
         if let Some(partition) = &mut self.lane(lane).partition {
-            partition.end_stage(stage, steps, corrupts);
+            partition.end_stage(stage, steps, prover, corrupts);
         }
         self.events.push_back(Happening::Event(BackendEvent::StageDone { lane, stage, elapsed }));
         if self.lane(lane).abort_pending {
             self.clear_aborted(lane);
         }
+    }
+
+    /// A lane that waited for the device, once it is free: its next stage is to be started.
+    pub fn next_to_compute(&mut self) -> Option<LaneIndex> {
+        if self.lanes.iter().any(|lane| lane.computes) {
+            return None;
+        }
+        // Those that were emptied meanwhile wait for nothing.
+        while let Some(lane) = self.waits_to_compute.pop_front() {
+            if !self.lane(lane).queue.is_empty() {
+                return Some(lane);
+            }
+        }
+        None
     }
 
     /// # Errors
@@ -274,7 +330,10 @@ impl SimState {
     fn faults_at(&self, lane: LaneIndex, stage: Stage) -> Vec<FaultKind> {
         let partition = self.lanes[lane.0 as usize].partition.as_ref();
         match partition.and_then(|partition| partition.ordinal) {
-            Some(ordinal) => self.config.faults.at(ordinal, stage).collect(),
+            Some(ordinal) => {
+                let by_chance = self.config.fault_rates.at(self.config.index, ordinal, stage);
+                self.config.faults.at(ordinal, stage).chain(by_chance).collect()
+            }
             None => Vec::new(),
         }
     }
@@ -296,6 +355,7 @@ impl SimState {
     fn fail(&mut self, lane: LaneIndex, stage: Stage, error: DeviceError) {
         let state = self.lane(lane);
         state.running = None;
+        state.computes = false;
         if state.abort_pending && error.class() != ErrorClass::DeviceLost {
             return self.clear_aborted(lane);
         }
@@ -312,12 +372,17 @@ impl SimState {
         self.events.push_back(Happening::Event(BackendEvent::Aborted { lane }));
     }
 
-    /// Frees what the last stage had, allocates what this one needs; `true` if queries were loaded.
-    fn allocate_for(&mut self, lane: LaneIndex, stage: Stage) -> Result<bool, DeviceError> {
-        let Some(partition) = &mut self.lane(lane).partition else { return Ok(false) };
+    /// Frees what the last stage had, allocates what this one needs.
+    fn allocate_for(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError> {
+        let Some(partition) = &mut self.lane(lane).partition else { return Ok(()) };
         partition.work_bytes = 0;
         let (at, stage_bytes) = (partition.at.clone(), partition.plan.stage_bytes[stage.index()]);
-        let loads = stage == Stage::Upload && self.load_queries(lane, &at)?;
+        if stage == Stage::Upload {
+            let loaded_bytes = self.load_queries(lane, &at)?;
+            if let Some(partition) = &mut self.lane(lane).partition {
+                partition.loaded_bytes = loaded_bytes;
+            }
+        }
         for bytes in in_parts(stage_bytes, num_allocations(stage)) {
             self.allocate(&at, bytes)?;
             if let Some(partition) = &mut self.lane(lane).partition {
@@ -325,24 +390,26 @@ impl SimState {
                 partition.peak_bytes = partition.peak_bytes.max(partition.work_bytes);
             }
         }
-        Ok(loads)
+        Ok(())
     }
 
-    /// Loads the plan's resident queries that are not there; one allocation each.
-    fn load_queries(&mut self, lane: LaneIndex, at: &WorkRef) -> Result<bool, DeviceError> {
-        let Some(partition) = &self.lanes[lane.0 as usize].partition else { return Ok(false) };
+    /// Loads the plan's resident queries that are not there; one allocation each. How many bytes.
+    fn load_queries(&mut self, lane: LaneIndex, at: &WorkRef) -> Result<u64, DeviceError> {
+        let Some(partition) = &self.lanes[lane.0 as usize].partition else { return Ok(0) };
         let (circuit, srs) = (partition.circuit.clone(), partition.srs);
         let there = self.resident(&circuit);
         let missing: Vec<Query> =
             partition.plan.resident.iter().filter(|query| !there.contains(*query)).collect();
+        let mut loaded_bytes = 0;
         for &query in &missing {
             let bytes = srs.resident_bytes(QuerySet::NONE.with(query));
             self.allocate(at, bytes)?;
             let loaded = self.loaded.entry(circuit.clone()).or_default();
             loaded.0 = loaded.0.with(query);
             loaded.1 += bytes;
+            loaded_bytes += bytes;
         }
-        Ok(!missing.is_empty())
+        Ok(loaded_bytes)
     }
 
     fn allocate(&mut self, at: &WorkRef, asked_bytes: u64) -> Result<(), DeviceError> {
@@ -360,7 +427,7 @@ impl SimState {
 }
 
 impl SimPartition {
-    fn end_stage(&mut self, stage: Stage, steps: Option<Box<ProofSteps>>, corrupts: bool) {
+    fn end_stage(&mut self, stage: Stage, steps: Option<Box<ProofSteps>>, prover: SimProver, corrupts: bool) {
         self.steps = steps;
         if stage != Stage::Assemble {
             return;
@@ -368,6 +435,12 @@ impl SimPartition {
         self.work_bytes = 0;
         let proof = match &mut self.steps {
             Some(steps) => steps.take_proof(),
+            None if prover == SimProver::Token => {
+                let partition = self.at.partition.unwrap_or(PartitionIndex(0));
+                let token = token_proof(self.at.job, partition);
+                self.proof = Some(if corrupts { corrupted_token(token) } else { token });
+                return;
+            }
             None => Some(placeholder(&self.at)),
         };
         self.proof = proof.map(|proof| if corrupts { corrupted(proof) } else { proof });

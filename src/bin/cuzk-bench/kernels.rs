@@ -68,6 +68,9 @@ pub fn measure(args: &KernelsArgs) -> Result<Report, Box<dyn Error>> {
     if is_wanted(Kernel::MsmG2) {
         report.rows.extend(msm::measure_g2(&bench)?);
     }
+    if args.only.contains(&Kernel::MsmPlans) {
+        report.rows.extend(msm::measure_plans(&bench)?);
+    }
     if is_wanted(Kernel::Proof) {
         report.rows.extend(proof::measure(&bench)?);
     }

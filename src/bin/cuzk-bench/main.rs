@@ -1,11 +1,13 @@
-//! Measurements of the device kernels: arguments, output and exit codes only.
+//! Measurements, their inputs, and simulations: arguments, output and exit codes only.
 
 #[cfg(feature = "cuda")]
 mod check;
 #[cfg(feature = "cuda")]
 mod field;
+mod gen_vanilla;
 #[cfg(feature = "cuda")]
 mod kernels;
+mod layouts;
 #[cfg(feature = "cuda")]
 mod msm;
 #[cfg(feature = "cuda")]
@@ -14,12 +16,17 @@ mod ntt;
 mod proof;
 #[cfg(feature = "cuda")]
 mod report;
+mod shape;
+mod simulate;
+mod timeline;
+mod witness;
 
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Measures CuZK's GPU kernels, and checks every result that a figure stands on.
+/// Measures CuZK's GPU kernels and shapes, and checks every result that a figure stands on; makes inputs for
+/// measurements; runs its scheduling on simulated machines.
 #[derive(Parser)]
 #[command(name = "cuzk-bench", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -30,9 +37,16 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Kernels(KernelsArgs),
+    GenVanilla(gen_vanilla::GenVanillaArgs),
+    Layouts(layouts::LayoutsArgs),
+    Shape(shape::ShapeArgs),
+    Simulate(simulate::SimulateArgs),
+    Timeline(timeline::TimelineArgs),
+    Witness(witness::WitnessArgs),
 }
 
-const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed or a result was wrong, 2 wrong use.";
+const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed, a result was wrong or a file cannot be \
+                          written, 2 wrong use.";
 
 /// Rates of every kernel on the first GPU (CUDA_VISIBLE_DEVICES chooses), on data that is resident there.
 #[derive(Args)]
@@ -63,17 +77,44 @@ enum Kernel {
     MsmG1,
     /// The same in G2.
     MsmG2,
+    /// Sums in G1 with other windows and affine levels; only where it is asked for.
+    MsmPlans,
     /// Whole proofs, from a witness in host memory to their bytes.
     Proof,
 }
 
+/// Why a command failed, and its exit code.
+pub struct Failure {
+    code: u8,
+    what: String,
+}
+
+impl Failure {
+    /// The arguments cannot be had.
+    pub fn usage(what: impl std::fmt::Display) -> Self {
+        Self { code: 2, what: what.to_string() }
+    }
+
+    pub fn failed(what: impl std::fmt::Display) -> Self {
+        Self { code: 1, what: what.to_string() }
+    }
+}
+
 fn main() -> ExitCode {
-    let Cli { command: Command::Kernels(args) } = Cli::parse();
-    match run(&args) {
+    let done = match Cli::parse().command {
+        Command::Kernels(args) => run(&args).map_err(Failure::failed),
+        Command::GenVanilla(args) => gen_vanilla::run(&args),
+        Command::Layouts(args) => layouts::run(&args),
+        Command::Shape(args) => shape::run(&args),
+        Command::Simulate(args) => simulate::run(&args).map_err(Failure::failed),
+        Command::Timeline(args) => timeline::run(&args).map_err(Failure::failed),
+        Command::Witness(args) => witness::run(&args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("cuzk-bench: {why}");
-            ExitCode::FAILURE
+        Err(Failure { code, what }) => {
+            eprintln!("cuzk-bench: {what}");
+            ExitCode::from(code)
         }
     }
 }

@@ -6,7 +6,7 @@ use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 use blstrs::Scalar;
 use cuzk::cuda::msm::{CurvePoint, MsmKernels, Scalars};
 use cuzk::cuda::{CudaError, DeviceBuffer, DeviceSlice, Priority, Stream, SyntheticKernels, SyntheticSource};
-use cuzk::policy::msm_plan::{best_window_bits, MsmPlan};
+use cuzk::policy::msm_plan::{best_window_bits, Group, MsmPlan, MAX_WINDOW_BITS, MIN_WINDOW_BITS};
 use ff::Field;
 use group::Group as _;
 use rayon::prelude::*;
@@ -40,6 +40,55 @@ pub fn measure_g2(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
     measure::<blst_p2_affine>(bench, "msm g2", sizes, WIDE_ADD_G2, make)
 }
 
+/// What other plans would give in G1, beside the one that is used: wider and narrower windows, more and fewer affine
+/// levels.
+pub fn measure_plans(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
+    let sizes: &[u32] = if bench.is_quick { &[12] } else { &[22, 24, 26] };
+    let (kernels, synthetic) = (MsmKernels::load(&bench.context)?, SyntheticKernels::load(&bench.context)?);
+    let stream = Stream::new(&bench.context, Priority::Normal)?;
+    let largest = 1usize << sizes.iter().max().expect("there are sizes");
+    let points = synthetic.g1_points(&bench.reservation(), &stream, POINTS, largest)?;
+    let scalars = synthetic.scalars(&bench.reservation(), &stream, UNIFORM, largest)?;
+    let msm = Msm { bench, kernels: &kernels, stream: &stream, source: UNIFORM, wide_add: WIDE_ADD_G1 };
+    let mut rows = Vec::new();
+    for &log2 in sizes {
+        for plan in other_plans(&best_plan(Group::G1, log2)) {
+            let name = format!("msm g1, {} windows, {} levels", plan.num_windows(), plan.affine_levels);
+            rows.push(msm.measure(&name, &plan, points.part(0, 1 << log2)?, scalars.part(0, 1 << log2)?)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn best_plan(group: Group, log2: u32) -> MsmPlan {
+    let window_bits = best_window_bits(group, 1 << log2);
+    MsmPlan::new(group, MsmPlan::max_chunk_points(window_bits).min(1 << log2), window_bits)
+}
+
+/// The plan itself comes first.
+fn other_plans(plan: &MsmPlan) -> Vec<MsmPlan> {
+    let mut plans = vec![*plan];
+    for num_windows in [plan.num_windows(), plan.num_windows() - 1, plan.num_windows() + 1] {
+        let widths = MIN_WINDOW_BITS..=MAX_WINDOW_BITS;
+        let with_bits = |window_bits| MsmPlan { window_bits, ..*plan };
+        let Some(other) = widths.map(with_bits).find(|other| other.num_windows() == num_windows) else {
+            continue;
+        };
+        let levels = [plan.affine_levels, plan.affine_levels + 1, plan.affine_levels.saturating_sub(1), 0];
+        plans.extend(levels.map(|affine_levels| MsmPlan { affine_levels, ..other }));
+    }
+    let mut different: Vec<MsmPlan> = Vec::new();
+    for plan in plans.into_iter().filter(MsmPlan::is_possible) {
+        let is_same = |other: &MsmPlan| {
+            (other.num_windows(), other.affine_levels) == (plan.num_windows(), plan.affine_levels)
+        };
+        if !different.iter().any(is_same) {
+            different.push(plan);
+        }
+    }
+    different
+}
+
 /// All sizes are the beginnings of one vector of points.
 fn measure<P: CurvePoint>(
     bench: &Bench,
@@ -62,7 +111,12 @@ where
         for &log2 in sizes {
             let msm = Msm { bench, kernels: &kernels, stream: &stream, source, wide_add };
             let (points, scalars) = (points.part(0, 1 << log2)?, scalars.part(0, 1 << log2)?);
-            rows.push(msm.measure(&format!("{name}, {kind}"), log2, points, scalars)?);
+            rows.push(msm.measure(
+                &format!("{name}, {kind}"),
+                &best_plan(P::GROUP, log2),
+                points,
+                scalars,
+            )?);
         }
     }
     Ok(rows)
@@ -80,23 +134,21 @@ impl Msm<'_> {
     fn measure<P: CurvePoint>(
         &self,
         name: &str,
-        log2: u32,
+        plan: &MsmPlan,
         points: DeviceSlice<'_, P>,
         scalars: DeviceSlice<'_, blst_fr>,
     ) -> Result<Row, Box<dyn Error>>
     where
         P::Projective: group::Group<Scalar = Scalar>,
     {
-        let num_points = 1u64 << log2;
-        let window_bits = best_window_bits(P::GROUP, num_points);
-        let chunk_points = num_points.min(MsmPlan::max_chunk_points(window_bits));
-        let plan = MsmPlan::new(P::GROUP, chunk_points, window_bits);
+        let (num_points, chunk_points) = (points.len() as u64, plan.chunk_points);
+        let size = format!("2^{}", num_points.ilog2());
         let reservation = self.bench.reservation();
         let mut times = Vec::new();
         for repeat in 0..=self.bench.repeats {
             let mut window_sums = None;
             let milliseconds = self.bench.time(self.stream, || {
-                let mut sum = self.kernels.begin::<P>(self.stream, &reservation, &plan)?;
+                let mut sum = self.kernels.begin::<P>(self.stream, &reservation, plan)?;
                 for start in (0..num_points).step_by(chunk_points as usize) {
                     let length = chunk_points.min(num_points - start) as usize;
                     let values = scalars.part(start as usize, length)?;
@@ -108,7 +160,7 @@ impl Msm<'_> {
             let total = window_sums.expect("set when it succeeded").total()?;
             if repeat == 0 {
                 let expected = P::Projective::generator() * self.logarithm(num_points as usize);
-                expect_equal(&format!("{name} of 2^{log2}"), &total, &expected)?;
+                expect_equal(&format!("{name} of {size}"), &total, &expected)?;
             } else {
                 times.push(milliseconds);
             }
@@ -119,7 +171,7 @@ impl Msm<'_> {
         let additions = num_dense * f64::from(plan.num_windows()) + num_ones;
         let full = 2.0 * plan.total_buckets() as f64 * FULL_OVER_MIXED;
         let work = Work { operations: additions + full, unit: "add", wide_each: self.wide_add };
-        let row = Row::new(name, format!("2^{log2}"), &times, &work, self.bench.wide_per_second);
+        let row = Row::new(name, size, &times, &work, self.bench.wide_per_second);
         Ok(row.peak_vram_bytes(reservation.peak_bytes()))
     }
 

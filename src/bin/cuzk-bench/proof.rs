@@ -13,7 +13,7 @@ use cuzk::backend::{
     BackendEvent, BackendFactory, BackendWaker, DeviceBackend, LaneIndex, PartitionWork, Stage,
 };
 use cuzk::cuda::backend::{select_devices, CudaBackend, CudaFactory};
-use cuzk::groth16::{Assignment, Blinding, Proof, R1csShape, Srs};
+use cuzk::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
 use cuzk::policy::plan::{plan, ProvePlan, ShapeSummary, SrsSummary};
 use ff::Field;
@@ -24,8 +24,8 @@ use crate::kernels::Bench;
 use crate::proof::known_key::{expected_proof, make_key};
 use crate::report::{Row, Work};
 
-/// Proofs of several sizes, every byte of each known beforehand. Wall time; what the host evaluates before (the rows'
-/// values) is not in it.
+/// Proofs of several sizes, every byte of each known beforehand. Wall time, the host's evaluation of
+/// the rows included.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
     let cases: &[(u32, bool)] =
         if bench.is_quick { &[(12, false)] } else { &[(20, false), (22, false), (22, true), (24, false)] };
@@ -129,7 +129,7 @@ struct ProofCase {
     circuit: CircuitId,
     shape: Arc<R1csShape>,
     srs: Arc<Srs>,
-    assignment: Arc<Assignment>,
+    witness: Arc<PackedWitness>,
     expected: Proof,
 }
 
@@ -144,15 +144,14 @@ impl ProofCase {
         let circuit = BenchCircuit { num_constraints: (1 << log2) - 3, dense, seed: Some(u64::from(log2)) };
         let shape = R1csShape::record(BenchCircuit { seed: None, ..circuit.clone() })?;
         assert_eq!(shape.domain_log2(), log2);
-        let assignment = Assignment::synthesize(circuit, shape.num_inputs(), shape.num_aux())?;
-        let rows = shape.evaluate(&assignment)?;
-        shape.check_satisfied(&rows)?;
-        let expected = expected_proof(&shape, &assignment, rows, &blinding());
+        let witness = PackedWitness::synthesize(circuit, &shape)?;
+        shape.check_satisfied(&witness)?;
+        let expected = expected_proof(&shape, &witness, &blinding())?;
         Ok(Self {
             circuit: CircuitId::new(format!("bench-{log2}-{}", if dense { "dense" } else { "bits" })),
             srs: Arc::new(make_key(bench, &shape)?),
             shape: Arc::new(shape),
-            assignment: Arc::new(assignment),
+            witness: Arc::new(witness),
             expected,
         })
     }
@@ -168,8 +167,7 @@ impl ProofCase {
             circuit: self.circuit.clone(),
             shape: Arc::clone(&self.shape),
             srs: Arc::clone(&self.srs),
-            assignment: Arc::clone(&self.assignment),
-            evaluations: Some(self.shape.evaluate(&self.assignment).expect("shapes agree")),
+            witness: Arc::clone(&self.witness),
             blinding: blinding(),
         }
     }
@@ -214,7 +212,7 @@ impl ProofBench {
         let begun = Instant::now();
         let text = |error: cuzk::error::DeviceError| error.to_string();
         self.backend.begin(lane, work, plan).map_err(text)?;
-        let mut wanted = Stage::ALL.into_iter().filter(|stage| *stage != Stage::Evaluate);
+        let mut wanted = Stage::ALL.into_iter();
         let mut in_flight = 0;
         let mut stages = Vec::new();
         let max_in_flight = 1 + self.backend.stages_ahead();
@@ -234,7 +232,7 @@ impl ProofBench {
                     BackendEvent::Aborted { .. } => return Err("aborted".to_owned()),
                 }
             }
-            if stages.len() == Stage::ALL.len() - 1 {
+            if stages.len() == Stage::ALL.len() {
                 break;
             }
             // The device wakes us; the limit is for what happens without a sign.

@@ -27,15 +27,16 @@ pub fn run(args: &CheckConfigArgs, config: &Config) -> Result<(), Failure> {
         None => config,
     };
     config.check_devices_built()?;
-    check_log_file(&config.logging.file)?;
+    check_file("logging.file", &config.logging.file)?;
+    check_file("journal.path", &config.journal.path)?;
     let text = toml::to_string(config)
         .map_err(|error| Failure::proving("configuration", format!("cannot be printed: {error}")))?;
     ui::out(&format!("# configuration is valid; values that would be used:\n{text}"))?;
     Ok(())
 }
 
-/// Whether logs could be appended to the file, without leaving an empty one behind.
-fn check_log_file(file: &str) -> Result<(), ConfigError> {
+/// Whether the file could be written, without leaving an empty one behind.
+fn check_file(key: &str, file: &str) -> Result<(), ConfigError> {
     let path = Path::new(file);
     let tried = match path.try_exists() {
         _ if file.is_empty() => return Ok(()),
@@ -43,8 +44,5 @@ fn check_log_file(file: &str) -> Result<(), ConfigError> {
         Ok(false) => files::try_folder(files::folder(path)),
         Err(error) => Err(error),
     };
-    tried.map_err(|error| ConfigError::Value {
-        key: "logging.file".to_owned(),
-        what: format!("{file}: {error}"),
-    })
+    tried.map_err(|error| ConfigError::Value { key: key.to_owned(), what: format!("{file}: {error}") })
 }

@@ -26,8 +26,7 @@ pub fn run(args: &CircuitsArgs) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let header =
-        ["circuit", "constraints", "aux", "domain", "partitions", "params", "memory", "provable here"];
+    let header = ["circuit", "constraints", "aux", "domain", "partitions", "params", "memory"];
     let rows: Vec<Vec<String>> = specs.iter().map(row).collect();
     ui::out(&ui::table(&header, &rows))?;
     ui::out("\nparameter files:")?;
@@ -68,7 +67,6 @@ fn row(spec: &CircuitSpec) -> Vec<String> {
         partitions,
         spec.memory().map_or_else(unknown, |needs| ui::bytes(needs.srs_bytes)),
         spec.memory().map_or_else(unknown, |needs| ui::bytes(needs.total_bytes())),
-        if spec.is_supported() { "yes" } else { "no" }.to_owned(),
     ]
 }
 
@@ -78,7 +76,6 @@ fn as_json(spec: &CircuitSpec) -> serde_json::Value {
         "circuit": spec.to_string(),
         "kind": spec.kind.work_kind().as_str(),
         "sector_size": spec.sector_size.bytes(),
-        "supported": spec.is_supported(),
         "partitions": spec.num_partitions(),
         "noninteractive_partitions": spec.num_noninteractive_partitions(),
         "challenges": spec.num_challenges(),

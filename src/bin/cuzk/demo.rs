@@ -43,6 +43,8 @@ pub fn run(args: &DemoArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     let mut config = config.clone();
     config.gpus.devices = args.device.choice(&config);
     let mut engine_config = config.engine_config()?;
+    // Of the daemon.
+    engine_config.journal = None;
     engine_config.params_dir.clone_from(&dir);
     let interrupts = Interrupts::install()?;
     let examples: Vec<&Example> = EXAMPLES.iter().filter(|example| args.all || !example.is_large).collect();

@@ -1,17 +1,15 @@
 //! `cuzk devices`: what would prove, opened and tested.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use cuzk::config::{Config, BACKENDS_NOT_BUILT};
-use cuzk::engine::Engine;
-use cuzk::messages::status::EngineDeviceStatus;
+use cuzk::engine::{Engine, EngineConfig};
+use cuzk::messages::status::{EngineDeviceStatus, EngineStatus};
 
 use crate::failure::Failure;
 use crate::options::DeviceOption;
 use crate::ui;
-
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// List the devices that would prove, after opening each and testing it
 #[derive(Args)]
@@ -26,15 +24,14 @@ pub struct DevicesArgs {
 pub fn run(args: &DevicesArgs, config: &Config) -> Result<(), Failure> {
     let mut config = config.clone();
     config.gpus.devices = args.device.choice(&config);
-    let engine = Engine::start(config.engine_config()?)?;
+    // A journal is of no use here, and may be another process's.
+    let engine = Engine::start(EngineConfig { journal: None, ..config.engine_config()? })?;
     let ready = engine.wait_ready_blocking();
-    // Ready means one device: the others are waited for as well, and no longer than an engine would.
-    let limit = Duration::from_secs(config.gpus.start_limit_s);
-    let begun = Instant::now();
-    while begun.elapsed() < limit && engine.status().devices.iter().any(|device| device.state == "starting") {
-        std::thread::sleep(POLL_INTERVAL);
-    }
-    let devices = engine.status().devices.clone();
+    // Ready means one device: the others are waited for as well. One that takes longer than `start_limit_s` to open is
+    // withdrawn, and starting no more.
+    let is_settled = |status: &EngineStatus| status.devices.iter().all(|device| device.state != "starting");
+    let status = engine.wait_status_blocking(is_settled).unwrap_or_else(|_| engine.status());
+    let devices = status.devices.clone();
     engine.shutdown_blocking(Duration::ZERO);
     if args.json {
         for device in &devices {

@@ -2,7 +2,9 @@
 
 use std::io::ErrorKind;
 
-use cuzk::error::{ConfigError, DeviceError, EngineError, RequestError, SrsError};
+use cuzk::error::{
+    ConfigError, DeviceError, EngineError, ErrorClass, InspectError, JournalError, RequestError, SrsError,
+};
 use serde_json::{json, Value};
 
 /// Proving failed: the input was good.
@@ -34,6 +36,12 @@ impl Failure {
         Self { code: EXIT_INPUT, class: "caller", message: message.into(), at: at.into() }
     }
 
+    /// Input that cannot be used: bad, if the caller's class says so; else reading or handling it failed.
+    fn of_class(class: ErrorClass, at: String, message: String) -> Self {
+        let code = if class == ErrorClass::Caller { EXIT_INPUT } else { EXIT_PROVING };
+        Self { code, class: class.as_str(), message, at }
+    }
+
     /// Wrong use of the command line or the configuration.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { code: EXIT_USAGE, class: "caller", message: message.into(), at: "command line".to_owned() }
@@ -42,6 +50,12 @@ impl Failure {
     /// The input was good; making or checking the proof was not.
     pub fn proving(at: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: EXIT_PROVING, class: "bug", message: message.into(), at: at.into() }
+    }
+
+    /// What was asked about a proof has the answer no, for the caller to deal with: it does not verify, or is another
+    /// than the recorded one.
+    pub fn refuted(at: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { class: "caller", ..Self::proving(at, message) }
     }
 
     /// Standard output cannot be written. Only a reader that went away is a quiet end: a result that a full disk
@@ -121,7 +135,27 @@ impl From<SrsError> for Failure {
             SrsError::Mismatch { path: None, what, .. } => (*what).to_owned(),
             SrsError::Generate { .. } => "circuit".to_owned(),
         };
-        Self::input(at, error.to_string())
+        Self::of_class(error.class(), at, error.to_string())
+    }
+}
+
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
+        match error {
+            InspectError::File { ref at, .. } => Self::input(at.clone(), error.to_string()),
+            InspectError::Input(error) => error.into(),
+            InspectError::Srs(error) => error.into(),
+        }
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let code = match &error {
+            JournalError::Unreadable { .. } | JournalError::Unwritable { .. } => EXIT_PROVING,
+            _ => EXIT_USAGE,
+        };
+        Self { code, class: error.class().as_str(), message: error.to_string(), at: "journal".to_owned() }
     }
 }
 
@@ -134,9 +168,15 @@ impl From<EngineError> for Failure {
             EngineError::Config(error) => error.into(),
             EngineError::Srs { source, .. } => source.into(),
             EngineError::Device(DeviceError::Srs { source, .. }) => source.into(),
-            EngineError::Synthesis { at, .. } => Self::input(at.to_string(), message),
+            EngineError::Synthesis { at, source } => Self::of_class(source.class(), at.to_string(), message),
             EngineError::Device(error) => Self { code: EXIT_PROVING, class, message, at: place(&error) },
-            EngineError::Cancelled { at } | EngineError::DeadlineExceeded { at } => {
+            EngineError::Cancelled { at }
+            | EngineError::DeadlineExceeded { at }
+            | EngineError::Disputed { at, .. } => {
+                Self { code: EXIT_PROVING, class, message, at: at.to_string() }
+            }
+            EngineError::Journal(error) => error.into(),
+            EngineError::FailedBefore { at, .. } => {
                 Self { code: EXIT_PROVING, class, message, at: at.to_string() }
             }
             EngineError::Schedule(_) | EngineError::Internal { .. } => {
@@ -163,5 +203,46 @@ fn place(error: &DeviceError) -> String {
         DeviceError::Open { device, .. } => format!("device {device}"),
         DeviceError::Settings { device, .. } => format!("device {device}"),
         DeviceError::SrsInUse { device, circuit } => format!("{circuit} on {device}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use cuzk::error::SynthesisError;
+    use cuzk::ids::{CircuitId, JobId, WorkRef};
+
+    use super::*;
+
+    #[track_caller]
+    fn assert_ends(error: EngineError, code: u8, class: &str) {
+        let failure = Failure::from(error);
+        assert_eq!((failure.code, failure.class), (code, class), "{}", failure.message);
+        assert!(!failure.at.is_empty() && !failure.message.is_empty());
+    }
+
+    #[test]
+    fn only_the_callers_errors_are_bad_input() {
+        let at = || WorkRef::job(JobId(7));
+        assert_ends(EngineError::Disputed { at: at(), what: "no".into() }, EXIT_PROVING, "bug");
+        let synthesis = |source| EngineError::Synthesis { at: at(), source };
+        let unsatisfied = SynthesisError::Unsatisfied { index: 1, num_constraints: 2 };
+        assert_ends(synthesis(unsatisfied), EXIT_INPUT, "caller");
+        assert_ends(synthesis(SynthesisError::Panicked("on inputs".into())), EXIT_INPUT, "caller");
+        let preparation = SynthesisError::PreparationPanicked("blank".into());
+        assert_ends(synthesis(preparation), EXIT_PROVING, "bug");
+
+        let srs = |source| EngineError::Srs { circuit: CircuitId::new("porep-2k"), source };
+        let io = |kind: io::ErrorKind| SrsError::Io { path: "f".into(), source: Arc::new(kind.into()) };
+        assert_ends(srs(io(io::ErrorKind::PermissionDenied)), EXIT_INPUT, "caller");
+        assert_ends(srs(io(io::ErrorKind::NotADirectory)), EXIT_INPUT, "caller");
+        assert_ends(srs(io(io::ErrorKind::StorageFull)), EXIT_PROVING, "retry");
+        assert_ends(srs(io(io::ErrorKind::Other)), EXIT_PROVING, "retry");
+        let device = DeviceError::Srs { at: at(), source: io(io::ErrorKind::Interrupted) };
+        assert_ends(EngineError::Device(device), EXIT_PROVING, "retry");
+        assert_ends(srs(SrsError::Stopped { path: "f".into() }), EXIT_PROVING, "cancelled");
+        assert_ends(srs(SrsError::Unfit { path: "f".into() }), EXIT_INPUT, "caller");
     }
 }

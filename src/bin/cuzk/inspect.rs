@@ -1,14 +1,9 @@
-//! `cuzk inspect`: what is this file? Nothing is proved or verified; every format is told by its content.
+//! `cuzk inspect`: what is this file? (`cuzk::inspect` tells; here it is shown.)
 
-mod binary;
-mod json;
-
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use cuzk::circuits::request::json_text;
+use cuzk::inspect::Finding;
 use serde_json::{json, Map, Value};
 
 use crate::failure::Failure;
@@ -24,27 +19,6 @@ pub struct InspectArgs {
     /// One JSON object a line for each file
     #[arg(long)]
     json: bool,
-}
-
-/// What a file turned out to be: its kind, and facts in the order in which they are shown.
-pub struct Finding {
-    kind: &'static str,
-    facts: Vec<(&'static str, Value)>,
-}
-
-impl Finding {
-    pub fn new(kind: &'static str) -> Self {
-        Self { kind, facts: Vec::new() }
-    }
-
-    /// Adds a fact; one without a value is left out.
-    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
-        let value = value.into();
-        if !value.is_null() {
-            self.facts.push((name, value));
-        }
-        self
-    }
 }
 
 /// Every file is looked at, whatever became of those before it.
@@ -71,49 +45,13 @@ pub fn run(args: &InspectArgs, ui: Ui) -> Result<(), Failure> {
     Failure::of_parts(failures, num_files, "files cannot be told")
 }
 
-/// The bytes by which a format is told; larger files are not read as a whole for that.
-const HEAD_BYTES: u64 = 4096;
-
+/// What the file is, and whether it is one of the known test parameters.
 fn inspect(path: &Path) -> Result<Finding, Failure> {
-    let unreadable = |error: std::io::Error| {
-        Failure::input(path.display().to_string(), format!("{}: {error}", path.display()))
-    };
-    // Asked before it is opened: opening a pipe waits for its other end.
-    let metadata = std::fs::metadata(path).map_err(unreadable)?;
-    if metadata.is_dir() {
-        let what = format!("{}: is a folder; name a file, such as the manifest.json in it", path.display());
-        return Err(Failure::input(path.display().to_string(), what));
-    }
-    if !metadata.is_file() {
-        let what = format!("{}: is no regular file", path.display());
-        return Err(Failure::input(path.display().to_string(), what));
-    }
-    let file = File::open(path).map_err(unreadable)?;
-    let mut head = Vec::new();
-    file.take(HEAD_BYTES).read_to_end(&mut head).map_err(unreadable)?;
-    if head.is_empty() {
-        return Err(Failure::input(
-            path.display().to_string(),
-            format!("{}: is empty (0 B)", path.display()),
-        ));
-    }
-    let is_json =
-        matches!(json_text(&head).iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['));
-    let found =
-        if is_json { json::recognise(path)? } else { binary::recognise(path, &head, metadata.len())? };
-    let finding = found.ok_or_else(|| {
-        Failure::input(
-            path.display().to_string(),
-            format!(
-                "{}: not recognised: neither a C1, vanilla proof, parameter file, verifying key, proof, manifest nor \
-                 request; it may be cut or damaged",
-                path.display()
-            ),
-        )
-    })?;
+    let finding = cuzk::inspect::inspect(path)?;
+    let bytes = std::fs::metadata(path).map(|metadata| metadata.len()).ok();
     let sha256 = files::sha256(path, &|_, _| ())?;
     let known = test_params::by_sha256(&sha256).map(|known| known.circuit);
-    Ok(finding.with("test parameters of", known).with("bytes", metadata.len()).with("sha256", sha256))
+    Ok(finding.with("test parameters of", known).with("bytes", bytes).with("sha256", sha256))
 }
 
 /// One line for scripts. A file that cannot be told has `kind` null, and `error`.

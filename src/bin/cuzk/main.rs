@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
-use cuzk::config::{BACKENDS_BUILT, BACKENDS_NOT_BUILT};
+use cuzk::config::{LogFormat, LoggingConfig, BACKENDS_BUILT, BACKENDS_NOT_BUILT};
 
 use crate::failure::Failure;
 use crate::options::GlobalOptions;
@@ -75,12 +75,15 @@ fn main() -> ExitCode {
     };
     let config = match cli.global.config() {
         Ok(config) => config,
-        Err(error) => return Ui::plain().fail(&Failure::from(error)),
+        Err(error) => return fail_early(&options::early_logging(), &Failure::from(error)),
     };
     // Dropped last, after every message: what is still buffered is written then.
     let (_telemetry, ui) = match cuzk::telemetry::init(&options::logging(&config)) {
         Ok(guard) => (guard, Ui::new(&config.logging)),
-        Err(error) => return Ui::plain().fail(&Failure::from(error)),
+        Err(error) => {
+            let logging = LoggingConfig { format: config.logging.format, ..LoggingConfig::default() };
+            return fail_early(&logging, &Failure::from(error));
+        }
     };
     let done = match cli.command {
         Command::Demo(args) => demo::run(&args, &config, ui),
@@ -99,8 +102,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// Ends before logs are set up as configured: the failure is said on standard error, in the configured format.
+fn fail_early(logging: &LoggingConfig, failure: &Failure) -> ExitCode {
+    // Dropped after the message: it is written then.
+    match cuzk::telemetry::init(logging) {
+        Ok(_telemetry) => Ui::new(logging).fail(failure),
+        Err(_) => Ui::plain().fail(failure),
+    }
+}
+
 /// Wrong arguments, or `--help` and `--version`, which clap tells in the same way and prints to standard output.
 fn not_run(error: &clap::Error) -> ExitCode {
+    let logging = options::early_logging();
+    if error.use_stderr() && logging.format == LogFormat::Json {
+        let text = error.render().to_string();
+        return fail_early(&logging, &Failure::usage(text.trim_start_matches("error: ").trim_end()));
+    }
     let printed = error.print().and_then(|()| std::io::stdout().flush());
     match printed {
         // What is wrong could not be said: the code is all that is left.

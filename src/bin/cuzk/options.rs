@@ -1,10 +1,13 @@
 //! Options that several commands share, and how they change the configuration.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 use cuzk::config::{Config, DeviceChoice, LogFormat, LoggingConfig};
 use cuzk::error::ConfigError;
+use cuzk::messages::events::EventSink;
+use cuzk::telemetry::event_log::EventLog;
 
 /// Options of every command.
 #[derive(Args)]
@@ -35,8 +38,8 @@ impl GlobalOptions {
     }
 }
 
-/// How this program logs. What the scheduler logs of jobs that fail or are tried again, every command says itself on standard error. Who has
-/// not asked for other log lines than the default's need not read it twice.
+/// How this program logs. What the scheduler logs of jobs that fail or are tried again, every command says itself on
+/// standard error. Who has not asked for other log lines than the default's need not read it twice.
 pub fn logging(config: &Config) -> LoggingConfig {
     let default = LoggingConfig::default();
     let mut logging = config.logging.clone();
@@ -44,6 +47,37 @@ pub fn logging(config: &Config) -> LoggingConfig {
         logging.level += ",cuzk::actors::scheduler::outcome=error";
     }
     logging
+}
+
+/// Where events go.
+#[derive(Args)]
+pub struct EventsOption {
+    /// Write everything the engine does to this file, for `cuzk-bench timeline` [default: `[telemetry] event_log`]
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
+}
+
+impl EventsOption {
+    /// The engine's end of the log, and its guard, which must outlive the engine. No log if none is asked for.
+    pub fn open(&self, config: &Config) -> Result<(EventSink, Option<EventLog>), ConfigError> {
+        let configured = Some(&config.telemetry.event_log).filter(|path| !path.is_empty());
+        match self.events.clone().or_else(|| configured.map(PathBuf::from)) {
+            Some(path) => EventLog::create(&path).map(|(sink, log)| (sink, Some(log))),
+            None => Ok((EventSink::off(), None)),
+        }
+    }
+}
+
+/// How to say what is wrong before there is a configuration: as JSON if `--log-format` or the environment says so. What
+/// the configuration file says of it cannot be known, since the file may be what is wrong.
+pub fn early_logging() -> LoggingConfig {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let is_flag = |pair: &[OsString]| pair[0] == "--log-format" && pair[1] == "json";
+    let by_flag =
+        arguments.windows(2).any(is_flag) || arguments.iter().any(|argument| argument == "--log-format=json");
+    let by_variable = std::env::var_os("CUZK_LOGGING_FORMAT").is_some_and(|format| format == "json");
+    let format = if by_flag || by_variable { LogFormat::Json } else { LogFormat::Text };
+    LoggingConfig { format, ..LoggingConfig::default() }
 }
 
 /// The environment's variables, but for those that are no text: none of ours is one of them.
@@ -55,7 +89,7 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
 /// Where parameter files are.
 #[derive(Args)]
 pub struct ParamsOption {
-    /// Folder of parameter files [default: FIL_PROOFS_PARAMETER_CACHE, else
+    /// Folder of parameter files [default: `[srs] params_dir` of the configuration, else FIL_PROOFS_PARAMETER_CACHE, else
     /// /var/tmp/filecoin-proof-parameters/]
     #[arg(long, value_name = "DIR")]
     pub params: Option<PathBuf>,

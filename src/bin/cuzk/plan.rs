@@ -77,6 +77,7 @@ fn figures(spec: &CircuitSpec) -> Result<CircuitFigures, Failure> {
         },
         srs: SrsSummary::new([h, l, a, b, b]),
         host_circuit_bytes: memory.srs_bytes + memory.shape_bytes.unwrap_or(0),
+        witness_bytes: memory.witness_bytes,
     })
 }
 

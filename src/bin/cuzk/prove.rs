@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use clap::Args;
 use cuzk::config::Config;
 use cuzk::engine::Engine;
+use cuzk::journal::JournalConfig;
 use cuzk::messages::job::BlindingSource;
 
 use crate::failure::{Failure, EXIT_USAGE};
 use crate::files;
 use crate::input::{parse_miner, read_jobs, BadJob, C1Options, Job};
 use crate::interrupt::Interrupts;
-use crate::options::{DeviceOption, ParamsOption};
+use crate::options::{DeviceOption, EventsOption, ParamsOption};
 use crate::ui::{self, Ui};
 
 pub use run::{prove_all, Finished, Task};
@@ -30,6 +31,8 @@ pub struct ProveArgs {
     params: ParamsOption,
     #[command(flatten)]
     device: DeviceOption,
+    #[command(flatten)]
+    events: EventsOption,
     /// Miner id of C1 files, such as 1000 or f01000
     #[arg(long, value_name = "ID", value_parser = parse_miner)]
     miner: Option<u64>,
@@ -42,6 +45,10 @@ pub struct ProveArgs {
     /// Draw r and s from this seed (32 bytes of hex): for tests only, the proofs hide nothing
     #[arg(long, value_name = "HEX", value_parser = parse_seed)]
     seed: Option<[u8; 32]>,
+    /// Keep jobs and proofs in this file (made if missing): after a kill the same command goes on, and proves nothing
+    /// twice
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["replay", "seed"])]
+    journal: Option<PathBuf>,
     /// Write the proof here: 192 bytes a partition, all requests of FILE in order; nothing if any fails
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -69,6 +76,8 @@ pub fn run(args: &ProveArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     config.gpus.devices = args.device.choice(&config);
     let mut engine_config = config.engine_config()?;
     engine_config.params_dir = args.params.dir(&config);
+    // That of the configuration is the daemon's.
+    engine_config.journal = args.journal.as_ref().map(JournalConfig::file);
     let (mut tasks, mut bad) = read(args)?;
     if let Err(failure) = files::check_enterable(&engine_config.params_dir) {
         bad.extend(tasks.drain(..).map(|task| task.refuse(&failure)));
@@ -79,11 +88,21 @@ pub fn run(args: &ProveArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     for job in bad {
         outcome.add(&Finished::refused(job))?;
     }
-    if !tasks.is_empty() {
-        let engine = Engine::start(engine_config)?;
-        prove_all(&engine, tasks, ui, &interrupts, |finished| outcome.add(&finished))?;
+    if tasks.is_empty() {
+        return outcome.finish();
     }
-    outcome.finish()
+    // Ends after the engine: what that does last is in it too.
+    let (events, _log) = args.events.open(&config)?;
+    engine_config.events = events;
+    outcome.expect(&tasks);
+    let prove = |engine| prove_all(&engine, tasks, ui, &interrupts, |finished| outcome.add(&finished));
+    match Engine::start(engine_config).map_err(Failure::from).and_then(prove) {
+        Ok(()) => outcome.finish(),
+        Err(failure) => {
+            outcome.abandon(&failure);
+            Err(failure)
+        }
+    }
 }
 
 /// The jobs of all files, and those that cannot be read. Wrong use ends everything before anything is proved.
@@ -101,6 +120,10 @@ fn read(args: &ProveArgs) -> Result<(Vec<Task>, Vec<BadJob>), Failure> {
 }
 
 fn task(mut job: Job, args: &ProveArgs) -> Result<Task, Failure> {
+    if args.journal.is_some() && job.request_id.is_empty() {
+        // A name under which the same command finds it again. (It need not be unique: inputs count too.)
+        job.request_id = format!("{}[{}]", job.file.display(), job.request);
+    }
     let blinding = match (args.replay, args.seed) {
         (true, _) => {
             if job.recorded.proof.is_none() {
@@ -128,6 +151,8 @@ struct Outcome<'a> {
     ui: Ui,
     num_jobs: usize,
     num_ended: usize,
+    /// Jobs that have begun and not ended: file, request, circuit.
+    unfinished: Vec<(PathBuf, usize, Option<String>)>,
     /// By index of the request: the order of `--out`.
     proofs: BTreeMap<usize, Vec<u8>>,
     failures: Vec<Failure>,
@@ -142,9 +167,27 @@ impl<'a> Outcome<'a> {
             ui,
             num_jobs,
             num_ended: 0,
+            unfinished: Vec::new(),
             proofs: BTreeMap::new(),
             failures: Vec::new(),
             unwritten: None,
+        }
+    }
+
+    /// These jobs begin.
+    fn expect(&mut self, tasks: &[Task]) {
+        let jobs = tasks.iter().map(|task| &task.job);
+        self.unfinished.extend(jobs.map(|job| (job.file.clone(), job.request, job.circuit.clone())));
+    }
+
+    /// The command ends although jobs have not: for scripts, each of these has its line all the same.
+    fn abandon(&mut self, failure: &Failure) {
+        for (file, request, circuit) in std::mem::take(&mut self.unfinished) {
+            let job = BadJob { file, request, circuit, failure: failure.clone() };
+            // If standard output is what failed, nobody can be told.
+            if !self.args.json || self.print(&Finished::refused(job)).is_err() {
+                return;
+            }
         }
     }
 
@@ -155,6 +198,11 @@ impl<'a> Outcome<'a> {
     /// If nobody can be told and there is no `--out`: what is left to prove would be for nobody.
     fn add(&mut self, finished: &Finished) -> Result<(), Failure> {
         self.num_ended += 1;
+        let is_it =
+            |(file, request, _): &(PathBuf, usize, _)| *file == finished.file && *request == finished.request;
+        if let Some(index) = self.unfinished.iter().position(is_it) {
+            self.unfinished.swap_remove(index);
+        }
         match &finished.result {
             Ok(proved) => {
                 self.proofs.insert(finished.request, proved.outcome.proof.clone());

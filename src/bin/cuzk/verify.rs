@@ -136,7 +136,7 @@ impl Inputs {
 
 /// Checks every partition of the job with our verifier, then the whole job with the circuit's own library.
 pub fn verify(workload: &dyn Workload, vk: &VerifyingKey, proof: &[u8]) -> Result<Verified, Failure> {
-    let invalid = |what: String| Failure::proving(format!("request of {}", workload.circuit()), what);
+    let invalid = |what: String| Failure::refuted(format!("request of {}", workload.circuit()), what);
     let proofs: Vec<Proof> = proof
         .chunks(PROOF_BYTES)
         .enumerate()

@@ -131,22 +131,6 @@ impl RegisteredProof {
         }
     }
 
-    /// `Ok` if it can be proved here.
-    ///
-    /// # Errors
-    /// [`RequestError::Unsupported`] naming size and version.
-    pub fn check_supported(&self) -> Result<(), RequestError> {
-        if self.sector_size.is_supported() {
-            return Ok(());
-        }
-        Err(RequestError::Unsupported {
-            what: format!(
-                "{} of registered_proof {self}: circuits of this sector size are not built in",
-                self.kind
-            ),
-        })
-    }
-
     /// The library's name for a PoRep; `None` for the other kinds.
     pub(crate) fn as_seal_proof(&self) -> Option<RegisteredSealProof> {
         use RegisteredSealProof as R;

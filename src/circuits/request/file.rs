@@ -105,6 +105,7 @@ impl RequestFile {
             comm_r_old: self.comm_r_old.0,
             comm_r_new: self.comm_r_new.0,
             comm_d_new: self.comm_d_new.0,
+            test_scale: None,
         };
         if !self.vanilla.is_empty() {
             set_inputs(&mut request, kind, dir, &self.vanilla)?;

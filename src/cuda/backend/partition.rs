@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 
 use super::lane::Streams;
-use super::sources::{Values, VariableIndices};
+use super::sources::{ValueKind, Values, VariableIndices};
 use super::sum::{launch_resident_sum, StreamedSum, SumInputs, WindowSum};
 use super::{new_target, Shared, SharedBuffer};
 use crate::backend::{BackendEvent, FinishedProof, LaneIndex, PartitionWork, Stage};
@@ -20,7 +20,7 @@ use crate::cuda::witness::DenseCount;
 use crate::cuda::{CudaError, DeviceBuffer, Event, Reservation};
 use crate::error::panic_text;
 use crate::groth16::prover::assemble;
-use crate::groth16::{Assignment, Blinding, Evaluations, Proof, QuerySums, R1csShape, Srs};
+use crate::groth16::{Blinding, Matrix, PackedWitness, Proof, QuerySums, R1csShape, Srs};
 use crate::ids::{CircuitId, WorkRef};
 use crate::policy::plan::{ProvePlan, Query, SumPlan};
 
@@ -44,7 +44,6 @@ pub struct Partition {
     sums: Sums,
     /// How many values of the witness are not bits.
     dense_count: Option<Dense>,
-    rows_made: Option<Result<Evaluations, String>>,
     proof: Option<Box<Proof>>,
     /// What a host thread said when it panicked.
     host_failed: Option<String>,
@@ -56,10 +55,15 @@ struct Work {
     circuit: CircuitId,
     shape: Arc<R1csShape>,
     srs: Arc<Srs>,
-    assignment: Arc<Assignment>,
-    rows: Option<Arc<Evaluations>>,
+    witness: Arc<PackedWitness>,
     blinding: Blinding,
     indices: Arc<VariableIndices>,
+}
+
+impl Work {
+    fn values(&self, kind: ValueKind) -> Values {
+        Values { shape: Arc::clone(&self.shape), witness: Arc::clone(&self.witness), kind }
+    }
 }
 
 #[derive(Default)]
@@ -77,10 +81,10 @@ enum Driven {
         begun: Instant,
         tickets: Vec<Ticket>,
     },
-    /// The host computes the row values, then they are copied.
+    /// The row values are computed by the host as they are copied.
     Evaluate {
         begun: Instant,
-        ticket: Option<Ticket>,
+        ticket: Ticket,
     },
     Sum {
         begun: Event,
@@ -132,8 +136,7 @@ impl Partition {
             circuit: work.circuit,
             shape: work.shape,
             srs: work.srs,
-            assignment: work.assignment,
-            rows: work.evaluations.map(Arc::new),
+            witness: work.witness,
             blinding: work.blinding,
             indices,
         };
@@ -150,7 +153,6 @@ impl Partition {
             quotient: None,
             sums: Sums::default(),
             dense_count: None,
-            rows_made: None,
             host_failed: None,
             proof: None,
         }
@@ -184,7 +186,6 @@ impl Partition {
 
     pub fn take_report(&mut self, report: Report) {
         match report.made {
-            Made::Rows(rows) => self.rows_made = Some(rows),
             Made::Proof(proof) => self.proof = Some(proof),
             Made::Failed(what) => self.host_failed = Some(what),
         }
@@ -255,7 +256,7 @@ impl Partition {
     ) -> Result<(), CudaError> {
         match stage {
             Stage::Upload => self.start_upload(streams, shared),
-            Stage::Evaluate => self.start_evaluate(host, shared),
+            Stage::Evaluate => self.start_evaluate(streams, shared),
             Stage::Quotient => self.launch_quotient(streams, shared),
             Stage::SumH => self.start_sum(Query::H, streams, shared),
             Stage::SumL => self.start_sum(Query::L, streams, shared),
@@ -280,15 +281,9 @@ impl Partition {
                 self.mark(Stage::Upload, Begun::Host(begun), streams, shared)?;
                 Ok(None)
             }
-            Driven::Evaluate { begun, ticket: Some(ticket) } if ticket.is_done() => {
+            Driven::Evaluate { begun, ticket } if ticket.is_done() => {
                 self.mark(Stage::Evaluate, Begun::Host(begun), streams, shared)?;
                 Ok(None)
-            }
-            Driven::Evaluate { begun, ticket: None } if self.rows_made.is_some() => {
-                let made = self.rows_made.take().expect("just seen");
-                self.work.rows = Some(Arc::new(made.map_err(CudaError::Host)?));
-                let ticket = self.upload_rows(streams, shared)?;
-                Ok(Some(Driven::Evaluate { begun, ticket: Some(ticket) }))
             }
             Driven::Sum { begun, mut sum } => {
                 if !sum.drive(streams, &mut shared.stager)? {
@@ -321,22 +316,19 @@ impl Partition {
 
     fn start_upload(&mut self, streams: &Streams, shared: &mut Shared) -> Result<(), CudaError> {
         let begun = Instant::now();
-        let Work { circuit, srs, indices, assignment, .. } = &self.work;
+        let Work { circuit, shape, srs, indices, .. } = &self.work;
         let Shared { residents, stager, .. } = shared;
         // The witness first: it is short, and another lane may be waiting for the same queries.
         let ticket = Ticket::default();
-        let (num_inputs, num_aux) = (assignment.input_assignment.len(), assignment.aux_assignment.len());
+        let (num_inputs, num_aux) = (shape.num_inputs(), shape.num_aux());
         let witness: SharedBuffer<blst_fr> =
             new_target(&self.reservation, &streams.compute, num_inputs + num_aux)?;
         let after = Rc::new(streams.compute.record()?);
         self.tickets.push(ticket.clone());
-        let parts = [
-            (Values::Inputs(Arc::clone(assignment)), 0, num_inputs),
-            (Values::Aux(Arc::clone(assignment)), num_inputs, num_aux),
-        ];
-        for (source, start, length) in parts {
+        let parts = [(ValueKind::Inputs, 0, num_inputs), (ValueKind::Aux, num_inputs, num_aux)];
+        for (kind, start, length) in parts {
             let transfer = Transfer {
-                source: Arc::new(source),
+                source: Arc::new(self.work.values(kind)),
                 source_offset: 0,
                 target: Rc::clone(&witness) as Rc<dyn CopyTarget>,
                 target_offset: start * SCALAR_BYTES,
@@ -349,25 +341,20 @@ impl Partition {
         let mut tickets =
             residents.load(circuit, srs, indices, self.plan.resident, streams.is_urgent, stager)?;
         tickets.push(ticket);
-        if self.work.rows.is_some() {
-            tickets.push(self.upload_rows(streams, shared)?);
-        }
         self.driven = Some(Driven::Upload { begun, tickets });
         Ok(())
     }
 
     /// Row values of A and B. Those of C are their product, which the witness check has made sure of.
     fn upload_rows(&mut self, streams: &Streams, shared: &mut Shared) -> Result<Ticket, CudaError> {
-        let rows = self.work.rows.take().expect("called once, with row values");
         let ticket = Ticket::default();
         self.tickets.push(ticket.clone());
-        let sources = [Values::RowsA(Arc::clone(&rows)), Values::RowsB(Arc::clone(&rows))];
         let mut buffers = Vec::with_capacity(2);
-        for source in sources {
+        for matrix in [Matrix::A, Matrix::B] {
             let buffer: SharedBuffer<blst_fr> =
                 new_target(&self.reservation, &streams.compute, 1 << self.work.shape.domain_log2())?;
             let transfer = Transfer {
-                source: Arc::new(source),
+                source: Arc::new(self.work.values(ValueKind::Rows(matrix))),
                 source_offset: 0,
                 target: Rc::clone(&buffer) as Rc<dyn CopyTarget>,
                 target_offset: 0,
@@ -381,12 +368,10 @@ impl Partition {
         Ok(ticket)
     }
 
-    fn start_evaluate(&mut self, host: HostSide, shared: &Shared) -> Result<(), CudaError> {
-        let (shape, assignment) = (Arc::clone(&self.work.shape), Arc::clone(&self.work.assignment));
-        host.spawn(shared, move || {
-            Made::Rows(shape.evaluate(&assignment).map_err(|error| error.to_string()))
-        })?;
-        self.driven = Some(Driven::Evaluate { begun: Instant::now(), ticket: None });
+    fn start_evaluate(&mut self, streams: &Streams, shared: &mut Shared) -> Result<(), CudaError> {
+        let begun = Instant::now();
+        let ticket = self.upload_rows(streams, shared)?;
+        self.driven = Some(Driven::Evaluate { begun, ticket });
         Ok(())
     }
 
@@ -521,7 +506,6 @@ pub struct Report {
 }
 
 enum Made {
-    Rows(Result<Evaluations, String>),
     Proof(Box<Proof>),
     Failed(String),
 }

@@ -1,12 +1,12 @@
 //! Host memory that a proof copies to the device, and where it comes from.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use blstrs::Scalar;
+use ff::Field;
 
 use crate::cuda::staging::{bytes_of, HostBytes};
-use crate::groth16::msm::Density;
-use crate::groth16::{Assignment, Evaluations, R1csShape, Srs};
+use crate::groth16::{Matrix, PackedWitness, R1csShape, Srs};
 use crate::policy::plan::Query;
 
 /// The points of one query.
@@ -16,45 +16,41 @@ pub struct QueryPoints {
 }
 
 impl HostBytes for QueryPoints {
-    fn bytes(&self) -> &[u8] {
-        match self.query {
+    fn fill(&self, offset: usize, to: &mut [u8]) {
+        let bytes = match self.query {
             Query::H => bytes_of(&self.srs.h),
             Query::L => bytes_of(&self.srs.l),
             Query::A => bytes_of(&self.srs.a),
             Query::BG1 => bytes_of(&self.srs.b_g1),
             Query::BG2 => bytes_of(&self.srs.b_g2),
-        }
+        };
+        to.copy_from_slice(&bytes[offset..offset + to.len()]);
     }
 }
 
-/// Which variable each point of A and of B belongs to, as positions in inputs followed by aux. Made at first use, on
-/// the filler thread, and kept as long as the circuit is.
+/// Which variable each point of A and of B belongs to, as positions in inputs followed by aux: read off the shape's
+/// densities wherever they are wanted.
 pub struct VariableIndices {
     shape: Arc<R1csShape>,
-    a: OnceLock<Vec<u32>>,
-    b: OnceLock<Vec<u32>>,
 }
 
 impl VariableIndices {
     pub fn new(shape: Arc<R1csShape>) -> Self {
-        Self { shape, a: OnceLock::new(), b: OnceLock::new() }
+        Self { shape }
     }
 
-    /// For [`Query::A`]: every input, and the aux variables that occur in A.
-    fn a(&self) -> &[u32] {
-        self.a.get_or_init(|| {
-            let num_inputs = self.shape.num_inputs();
-            let inputs = 0..num_inputs as u32;
-            inputs.chain(positions(self.shape.a_aux_density(), num_inputs)).collect()
-        })
+    /// For [`Query::A`], from its `start`-th point on: every input, and the aux variables that occur in A.
+    fn fill_a(&self, start: usize, to: &mut [u8]) {
+        let num_inputs = self.shape.num_inputs();
+        let aux = self.shape.a_aux_density().iter_ones_from(start.saturating_sub(num_inputs));
+        fill_indices((start..num_inputs).chain(aux.map(|aux| num_inputs + aux)), to);
     }
 
     /// For [`Query::BG1`] and [`Query::BG2`]: the inputs and the aux variables that occur in B.
-    fn b(&self) -> &[u32] {
-        self.b.get_or_init(|| {
-            let inputs = positions(self.shape.b_input_density(), 0);
-            inputs.chain(positions(self.shape.b_aux_density(), self.shape.num_inputs())).collect()
-        })
+    fn fill_b(&self, start: usize, to: &mut [u8]) {
+        let (num_inputs, inputs) = (self.shape.num_inputs(), self.shape.b_input_density());
+        let aux = self.shape.b_aux_density().iter_ones_from(start.saturating_sub(inputs.num_ones()));
+        fill_indices(inputs.iter_ones_from(start).chain(aux.map(|aux| num_inputs + aux)), to);
     }
 
     /// Whether they are those of this very shape.
@@ -64,8 +60,10 @@ impl VariableIndices {
 }
 
 /// Circuits are limited to 2^32 variables (`SynthesisError::TooLarge`).
-fn positions(density: &Density, start: usize) -> impl Iterator<Item = u32> + '_ {
-    density.iter_ones().map(move |index| (start + index) as u32)
+fn fill_indices(indices: impl Iterator<Item = usize>, to: &mut [u8]) {
+    for (to, index) in to.chunks_exact_mut(size_of::<u32>()).zip(indices) {
+        to.copy_from_slice(&(index as u32).to_ne_bytes());
+    }
 }
 
 /// The list of one query.
@@ -75,33 +73,63 @@ pub struct QueryIndices {
 }
 
 impl HostBytes for QueryIndices {
-    fn bytes(&self) -> &[u8] {
+    fn fill(&self, offset: usize, to: &mut [u8]) {
+        let start = offset / size_of::<u32>();
         match self.query {
-            Query::A => bytes_of(self.indices.a()),
-            Query::BG1 | Query::BG2 => bytes_of(self.indices.b()),
-            Query::H | Query::L => &[],
+            Query::A => self.indices.fill_a(start, to),
+            Query::BG1 | Query::BG2 => self.indices.fill_b(start, to),
+            Query::H | Query::L => {}
         }
     }
 }
 
-/// A partition's values.
-pub enum Values {
-    Inputs(Arc<Assignment>),
-    Aux(Arc<Assignment>),
-    /// Row values of A.
-    RowsA(Arc<Evaluations>),
-    /// Row values of B.
-    RowsB(Arc<Evaluations>),
+/// A partition's values, as the device has them: a scalar for each.
+pub struct Values {
+    pub shape: Arc<R1csShape>,
+    /// Of the shape.
+    pub witness: Arc<PackedWitness>,
+    pub kind: ValueKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    Inputs,
+    Aux,
+    /// Row values, computed wherever they are wanted.
+    Rows(Matrix),
 }
 
 impl HostBytes for Values {
-    fn bytes(&self) -> &[u8] {
-        scalar_bytes(match self {
-            Self::Inputs(assignment) => &assignment.input_assignment,
-            Self::Aux(assignment) => &assignment.aux_assignment,
-            Self::RowsA(rows) => &rows.a,
-            Self::RowsB(rows) => &rows.b,
-        })
+    fn fill(&self, offset: usize, to: &mut [u8]) {
+        let start = offset / size_of::<Scalar>();
+        match self.kind {
+            ValueKind::Inputs => {
+                to.copy_from_slice(&scalar_bytes(&self.witness.inputs)[offset..offset + to.len()]);
+            }
+            ValueKind::Aux => self.fill_aux(start, to),
+            ValueKind::Rows(matrix) => {
+                let mut values = vec![Scalar::ZERO; to.len() / size_of::<Scalar>()];
+                let rows = start..start + values.len();
+                let evaluated = self.shape.evaluate_rows(matrix, &self.witness, rows, &mut values);
+                evaluated.expect("the actor has checked that the witness is of the shape");
+                to.copy_from_slice(scalar_bytes(&values));
+            }
+        }
+    }
+}
+
+impl Values {
+    fn fill_aux(&self, start: usize, to: &mut [u8]) {
+        let classes = self.shape.classes();
+        let mut dense = self.witness.dense[classes.dense().num_ones_before(start)..].iter();
+        for (aux, to) in (start..).zip(to.chunks_exact_mut(size_of::<Scalar>())) {
+            let value = match (classes.is_dense(aux), self.witness.bit(aux)) {
+                (true, _) => *dense.next().expect("as many as are dense"),
+                (false, true) => Scalar::ONE,
+                (false, false) => Scalar::ZERO,
+            };
+            to.copy_from_slice(scalar_bytes(std::slice::from_ref(&value)));
+        }
     }
 }
 

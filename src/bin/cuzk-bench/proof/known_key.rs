@@ -7,9 +7,10 @@ use std::error::Error;
 
 use blstrs::{G1Projective, G2Projective, Scalar};
 use cuzk::cuda::{Priority, Stream, SyntheticKernels, SyntheticSource};
+use cuzk::error::SynthesisError;
 use cuzk::groth16::density::Density;
-use cuzk::groth16::domain::quotient;
-use cuzk::groth16::{Assignment, Blinding, Evaluations, Proof, R1csShape, Srs, VerifyingKey};
+use cuzk::groth16::prover::quotient_of;
+use cuzk::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs, VerifyingKey};
 use ff::Field;
 use group::{Curve, Group};
 use rayon::prelude::*;
@@ -72,12 +73,16 @@ fn verifying_key(num_inputs: usize) -> VerifyingKey {
 
 /// The proof that any right prover makes with [`make_key`]'s key: its elements' logarithms, by the formulas of
 /// [`cuzk::groth16::prover::assemble`], and the host's quotient.
+///
+/// # Errors
+/// If the witness is of another shape.
 pub fn expected_proof(
     shape: &R1csShape,
-    assignment: &Assignment,
-    rows: Evaluations,
+    witness: &PackedWitness,
     blinding: &Blinding,
-) -> Proof {
+) -> Result<Proof, SynthesisError> {
+    let coefficients = quotient_of(shape, witness)?;
+    let assignment = witness.unpack(shape.classes());
     let (inputs, aux) = (&assignment.input_assignment, &assignment.aux_assignment);
     let all_inputs: Vec<usize> = (0..inputs.len()).collect();
     let a_aux = ones(shape.a_aux_density());
@@ -86,7 +91,6 @@ pub fn expected_proof(
     let all_aux: Vec<usize> = (0..aux.len()).collect();
     let sum_l = sum(L, 0, &all_aux, aux);
     let sum_a = sum(A, 0, &all_inputs, inputs) + sum(A, inputs.len(), &a_aux, aux);
-    let coefficients = quotient(rows, shape.domain_log2());
     let sum_h = sum(H, 0, &(0..coefficients.len()).collect::<Vec<_>>(), &coefficients);
 
     let [alpha, beta, delta] = [ALPHA, BETA, DELTA].map(Scalar::from);
@@ -95,11 +99,11 @@ pub fn expected_proof(
     let b_g1 = beta + sum_b(B_G1) + s * delta;
     let b_g2 = beta + sum_b(B_G2) + s * delta;
     let c = s * a + r * b_g1 - r * s * delta + sum_h + sum_l;
-    Proof {
+    Ok(Proof {
         a: (G1Projective::generator() * a).to_affine(),
         b: (G2Projective::generator() * b_g2).to_affine(),
         c: (G1Projective::generator() * c).to_affine(),
-    }
+    })
 }
 
 fn ones(density: &Density) -> Vec<usize> {

@@ -45,10 +45,10 @@ impl<'a> Maker<'a> {
     /// Makes the files that are not there. Refuses all of them if one circuit cannot be built here, a file of another
     /// kind is in the way, or the folder cannot take them: before minutes are spent on what cannot be kept.
     pub fn make_all(&self, specs: &[CircuitSpec]) -> Result<(), Failure> {
-        if let Some(spec) = specs.iter().find(|spec| !spec.is_supported()) {
+        if let Some(spec) = specs.iter().find(|spec| spec.is_full_size()) {
             return Err(Failure::usage(format!(
-                "{spec}: circuits of {} sectors cannot be built here; test parameters exist for 2 KiB, 8 MiB and \
-                 512 MiB sectors",
+                "{spec}: the key of a circuit of {} sectors takes hours and tens of gigabytes; test parameters are \
+                 made for smaller sectors, for WinningPoSt and for scaled-down PoReps, such as porep-32g-k1",
                 spec.sector_size
             )));
         }

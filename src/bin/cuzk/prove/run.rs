@@ -256,7 +256,7 @@ fn compare(outcome: Arc<ProofOutcome>, recorded: Option<&[u8]>, replay: bool) ->
     }
     match recorded {
         Some(recorded) if recorded == outcome.proof => Ok(Proved { outcome, replayed: true }),
-        _ => Err(Failure::proving(
+        _ => Err(Failure::refuted(
             "proof",
             "the proof is valid, and is not the recorded one: the parameters are others than the manifest's \
              (`cuzk params check` says which), or the prover is wrong",

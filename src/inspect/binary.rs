@@ -5,21 +5,20 @@
 
 use std::path::Path;
 
-use cuzk::circuits::{CircuitSpec, SectorSize};
-use cuzk::groth16::proof::PROOF_BYTES;
-use cuzk::groth16::srs_file::{read_counts, read_vk, SrsCounts};
-use cuzk::groth16::Proof;
-
 use super::Finding;
-use crate::failure::Failure;
-use crate::files;
+use crate::circuits::request::read_input;
+use crate::circuits::{CircuitSpec, SectorSize};
+use crate::error::InspectError;
+use crate::groth16::proof::PROOF_BYTES;
+use crate::groth16::srs_file::{read_counts, read_vk, SrsCounts};
+use crate::groth16::Proof;
 
 /// Larger files are only taken for parameter files.
 const SMALL_FILE_BYTES_MAX: u64 = 256 << 20;
 /// A verifying key without its points for public inputs: three points of G1, three of G2.
 const VK_HEAD_BYTES: usize = 3 * 96 + 3 * 192;
 
-pub fn recognise(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Finding>, Failure> {
+pub(super) fn recognise(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Finding>, InspectError> {
     if let Some(finding) = verifying_key(path, head, file_bytes)? {
         return Ok(Some(finding));
     }
@@ -29,12 +28,12 @@ pub fn recognise(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Fin
     if file_bytes > SMALL_FILE_BYTES_MAX {
         return Ok(None);
     }
-    let bytes = files::read(path)?;
+    let bytes = read_input(path)?;
     Ok(proofs(&bytes).or_else(|| post_vanilla_proof(&bytes)).or_else(|| snap_vanilla_proof(&bytes)))
 }
 
 /// A verifying key says how many points follow its head, and nothing follows those.
-fn verifying_key(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Finding>, Failure> {
+fn verifying_key(path: &Path, head: &[u8], file_bytes: u64) -> Result<Option<Finding>, InspectError> {
     let Some(count) = head.get(VK_HEAD_BYTES..VK_HEAD_BYTES + 4) else { return Ok(None) };
     let count = u32::from_be_bytes(count.try_into().expect("four bytes"));
     if count == 0 || file_bytes != VK_HEAD_BYTES as u64 + 4 + 96 * u64::from(count) {
@@ -105,26 +104,45 @@ impl Cursor<'_> {
         Some(node)
     }
 
-    /// Skips a Merkle path in a tree of one layer; gives its levels.
-    fn path(&mut self, siblings: u64) -> Option<u64> {
+    /// Skips a Merkle path; gives log2 of its tree's leaves. `siblings`: at every level of the base tree.
+    fn path(&mut self, siblings: u64) -> Option<u32> {
         let tag = u32::from_le_bytes(self.rest.get(..4)?.try_into().ok()?);
-        self.skip(4 + 32 + 32, 1)?;
-        let levels = self.u64()?;
-        let is_path = tag == 0 && (1..=64).contains(&levels);
-        for _ in 0..if is_path { levels } else { return None } {
+        self.skip(4, 1)?;
+        // The siblings in the levels of each part: base, sub and top tree. Root and leaf come first where there is only
+        // the base tree, else last.
+        let parts: &[u64] = match tag {
+            0 => &[siblings],
+            1 => &[siblings, 7],
+            2 => &[siblings, 7, 1],
+            _ => return None,
+        };
+        if tag == 0 {
+            self.skip(2, 32)?;
+        }
+        let leaves_log2 = parts.iter().map(|&siblings| self.levels(siblings)).sum::<Option<u32>>()?;
+        if tag != 0 {
+            self.skip(2, 32)?;
+        }
+        Some(leaves_log2)
+    }
+
+    /// Skips the levels of one part of a path; gives log2 of its tree's leaves.
+    fn levels(&mut self, siblings: u64) -> Option<u32> {
+        let levels = u32::try_from(self.u64()?).ok().filter(|levels| (1..=64).contains(levels))?;
+        for _ in 0..levels {
             if self.u64()? != siblings {
                 return None;
             }
             self.skip(siblings, 32)?;
             self.skip(8, 1)?;
         }
-        Some(levels)
+        Some(levels * (siblings + 1).ilog2())
     }
 }
 
-/// A replica tree has one node of arity 8 per level: its height tells the sector's size.
-fn sector_size(levels: u64) -> Option<u64> {
-    let size = SectorSize::ALL.into_iter().find(|size| u64::from(size.num_nodes().ilog2()) == 3 * levels)?;
+/// The size of the sector that has so many leaves.
+fn sector_size(leaves_log2: u32) -> Option<u64> {
+    let size = SectorSize::ALL.into_iter().find(|size| size.num_nodes().ilog2() == leaves_log2)?;
     Some(size.bytes())
 }
 
@@ -139,9 +157,9 @@ fn post_vanilla_proof(bytes: &[u8]) -> Option<Finding> {
     if !(1..=1024).contains(&paths) {
         return None;
     }
-    let mut levels = 0;
+    let mut leaves_log2 = 0;
     for _ in 0..paths {
-        levels = cursor.path(7)?;
+        leaves_log2 = cursor.path(7)?;
     }
     cursor.skip(2, 32)?;
     let kind = match paths {
@@ -152,7 +170,7 @@ fn post_vanilla_proof(bytes: &[u8]) -> Option<Finding> {
     let finding = Finding::new("vanilla proof of one sector (PoSt)")
         .with("proof kind", kind)
         .with("sector number", sector)
-        .with("sector size", sector_size(levels))
+        .with("sector size", sector_size(leaves_log2))
         .with("comm_r", comm_r)
         .with("challenges", paths);
     Some(with_trailing(finding, &cursor))
@@ -167,15 +185,15 @@ fn snap_vanilla_proof(bytes: &[u8]) -> Option<Finding> {
     if !(1..=4096).contains(&challenges) {
         return None;
     }
-    let mut levels = 0;
+    let mut leaves_log2 = 0;
     for _ in 0..challenges {
-        levels = cursor.path(7)?;
+        leaves_log2 = cursor.path(7)?;
         cursor.path(1)?;
         cursor.path(7)?;
     }
     let finding = Finding::new("vanilla proof of one partition (SnapDeals)")
         .with("proof kind", "snap-update")
-        .with("sector size", sector_size(levels))
+        .with("sector size", sector_size(leaves_log2))
         .with("comm_c", comm_c)
         .with("apex leaves", apex_leaves)
         .with("challenges", challenges);

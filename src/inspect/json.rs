@@ -4,18 +4,17 @@ use std::path::Path;
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine as _;
-use cuzk::circuits::request::json_text;
 use serde_json::Value;
 
 use super::Finding;
-use crate::failure::Failure;
-use crate::files;
+use crate::circuits::request::{json_text, read_input};
+use crate::error::InspectError;
 
-pub fn recognise(path: &Path) -> Result<Option<Finding>, Failure> {
-    let bytes = files::read(path)?;
-    let value: Value = serde_json::from_slice(json_text(&bytes)).map_err(|error| {
-        let what = format!("{}: begins as JSON, and is damaged or cut: {error}", path.display());
-        Failure::input(path.display().to_string(), what)
+pub(super) fn recognise(path: &Path) -> Result<Option<Finding>, InspectError> {
+    let bytes = read_input(path)?;
+    let value: Value = serde_json::from_slice(json_text(&bytes)).map_err(|error| InspectError::File {
+        at: path.display().to_string(),
+        what: format!("begins as JSON, and is damaged or cut: {error}"),
     })?;
     if let Some(wrapped) = value.get("Phase1Out") {
         return wrapped_c1(path, &value, wrapped).map(Some);
@@ -32,11 +31,8 @@ pub fn recognise(path: &Path) -> Result<Option<Finding>, Failure> {
     Ok(value.as_array().and_then(|list| vanilla_list(list)))
 }
 
-fn wrapped_c1(path: &Path, value: &Value, inner: &Value) -> Result<Finding, Failure> {
-    let damaged = |what: String| {
-        let at = format!("{} Phase1Out", path.display());
-        Failure::input(at.clone(), format!("{at}: {what}"))
-    };
+fn wrapped_c1(path: &Path, value: &Value, inner: &Value) -> Result<Finding, InspectError> {
+    let damaged = |what: String| InspectError::File { at: format!("{} Phase1Out", path.display()), what };
     let text = inner.as_str().ok_or_else(|| damaged("is no text".to_owned()))?;
     let json = STANDARD.decode(text).map_err(|error| damaged(format!("is no base64: {error}")))?;
     let inner: Value =
@@ -81,9 +77,22 @@ fn manifest(value: &Value) -> Finding {
         .with("registered proof", value["registered_proof"]["name"].clone())
         .with("miner id", value["miner_id"].clone())
         .with("sector number", value["sector_number"].clone())
+        .with("synthetic", synthetic(&value["synthetic"]))
         .with("requests", requests.map(|list| list.len() as u64))
         .with("requests with a recorded proof", with_proof)
         .with("constraints", value["circuit"]["constraints"].clone())
+}
+
+/// How a sector was forged; `None` for a real one.
+fn synthetic(value: &Value) -> Option<String> {
+    let seed = value.get("seed")?;
+    let made = format!("made for tests from seed {seed}: no network takes its proof");
+    match (value["challenges"].as_u64(), value["partitions"].as_u64()) {
+        (Some(challenges), Some(partitions)) => {
+            Some(format!("{made}; scaled to {challenges} challenges in each of {partitions} partitions"))
+        }
+        _ => Some(made),
+    }
 }
 
 fn request(value: &Value) -> Finding {

@@ -1,0 +1,343 @@
+//! The journal's part in the job table: what is written when, and what comes back after a restart.
+//!
+//! - A job is acknowledged once it is written. It may begin before: nothing is lost by that.
+//! - A finished job stays in the table until its result is stored; whatever else would end it meanwhile (a cancel, a
+//!   deadline, a drain) comes too late and gets the proof.
+//! - A cancelled job is forgotten. One that ends because the *engine* does (drain, no device left) stays in the journal
+//!   and is proved after a restart; any other failure is stored with its reason.
+//! - After a restart jobs are decoded by priority and in the order in which they were accepted, and keep their numbers.
+//!   A caller who submits the same request meanwhile brings the decoded job along: its record is adopted.
+
+mod recovery;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Addr, Context, Handler, Recipient};
+use tokio::sync::{oneshot, watch};
+
+use super::job::Job;
+use super::Scheduler;
+use crate::error::{EngineError, JournalError, ScheduleError};
+use crate::ids::JobId;
+use crate::journal::{JobRecord, JournalWriter, Op, ResultRecord};
+use crate::messages::job::{BlindingSource, CancelOutcome, JobResult, ProofOutcome, SubmitJob};
+use crate::messages::journal::{Durability, JournalWritten, RecoveredDecoded, WrittenOp};
+
+/// How long a journal that cannot be written is left alone before it is tried again: at first, and at last. Opening it
+/// anew may take long where it is large.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+const PROBE_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// What the Scheduler keeps of the journal.
+#[derive(Default)]
+pub(super) struct Durable {
+    journal: Option<JournalWriter>,
+    time_of_start: Duration,
+    recovered: Option<watch::Sender<bool>>,
+    /// Jobs of an earlier process that are not in the table yet.
+    undecoded: BTreeMap<JobId, JobRecord>,
+    /// Those of them that a worker decodes.
+    decoding: BTreeSet<JobId>,
+    /// None is asked for before: the Synthesizer was dead or busy.
+    decode_again_at: Duration,
+    /// Of the last request to write something.
+    last_number: u64,
+    failing: Option<Failing>,
+    written: Option<Recipient<JournalWritten>>,
+    decoded: Option<Recipient<RecoveredDecoded>>,
+}
+
+/// The journal could not be written the last time.
+struct Failing {
+    error: JournalError,
+    probe_at: Duration,
+    /// Doubles with each try.
+    probe_after: Duration,
+}
+
+/// What a job has in the journal.
+#[derive(Default)]
+pub(super) struct JobDurability {
+    /// `None`: it is not journalled.
+    record: Option<JobRecord>,
+    /// It is done: its result is being stored.
+    storing: Option<Arc<ProofOutcome>>,
+    /// Number of the last request to write its record, and of those that are not answered who waits for them.
+    written_by: u64,
+    unacknowledged: Vec<(u64, oneshot::Sender<Result<(), JournalError>>)>,
+    /// Callers need not wait: what they were promised is on the disk.
+    is_written: bool,
+}
+
+impl JobDurability {
+    pub fn is_journalled(&self) -> bool {
+        self.record.is_some()
+    }
+
+    pub fn is_storing(&self) -> bool {
+        self.storing.is_some()
+    }
+
+    /// Tells those who waited for this request or an earlier one.
+    fn acknowledge(&mut self, number: u64, result: &Result<(), JournalError>) {
+        let (done, waiting) =
+            std::mem::take(&mut self.unacknowledged).into_iter().partition(|(needs, _)| *needs <= number);
+        self.unacknowledged = waiting;
+        self.is_written = number >= self.written_by;
+        for (_, sender) in done {
+            // The caller may have gone away; its ticket then does the rest.
+            let _ = sender.send(result.clone());
+        }
+    }
+}
+
+impl Durable {
+    pub fn start(&mut self, address: &Addr<Scheduler>) {
+        self.written = Some(address.clone().recipient());
+        self.decoded = Some(address.clone().recipient());
+    }
+
+    /// Lets go of the journal: it is closed once everything is written.
+    pub fn close(&mut self) {
+        self.journal = None;
+    }
+
+    pub fn num_recovering(&self) -> usize {
+        self.undecoded.len()
+    }
+
+    /// Why it cannot be written: work that would have to be is refused meanwhile.
+    pub fn failure(&self) -> Option<String> {
+        self.failing.as_ref().map(|failing| failing.error.to_string())
+    }
+
+    /// Work that would have to be written is refused while nothing can be.
+    pub fn admit(&self, submit: &SubmitJob) -> Result<(), JournalError> {
+        match &self.failing {
+            Some(failing) if self.can_keep(submit.encoded.is_some(), &submit.blinding) => {
+                Err(failing.error.clone())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Blinding values are not written, and without them a proof would be another one.
+    fn can_keep(&self, has_bytes: bool, blinding: &BlindingSource) -> bool {
+        self.journal.is_some() && has_bytes && matches!(blinding, BlindingSource::OsRandom)
+    }
+
+    fn write(&mut self, op: Op, now: Duration) -> u64 {
+        self.last_number += 1;
+        if let (Some(journal), Some(answer)) = (&self.journal, &self.written) {
+            journal.write(op, self.last_number, self.unix_ms(now), answer.clone());
+        }
+        self.last_number
+    }
+
+    /// Milliseconds since 1970 of a time since the start.
+    fn unix_ms(&self, now: Duration) -> u64 {
+        millis(self.time_of_start.saturating_add(now))
+    }
+
+    /// Time left until a moment of the day, counted from now; `None`: it has passed.
+    fn time_until(&self, unix_ms: u64, now: Duration) -> Option<Duration> {
+        Duration::from_millis(unix_ms).checked_sub(self.time_of_start.saturating_add(now))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Scheduler {
+    /// A job was put into the table: writes it. `encoded`: its request, if it can be journalled.
+    pub(super) fn journal_accepted(&mut self, id: JobId, encoded: Option<Arc<[u8]>>) {
+        let now = self.now();
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let can_keep = self.durable.can_keep(encoded.is_some(), &job.spec.blinding);
+        let Some(request) = encoded.filter(|_| can_keep) else { return };
+        let record = JobRecord {
+            job: id,
+            request_id: job.spec.request_id.clone(),
+            has_identity: job.spec.identity.is_some(),
+            kind: job.spec.workload.kind(),
+            circuit: job.circuit().clone(),
+            num_partitions: job.spec.workload.num_partitions(),
+            digest: job.spec.workload.digest(),
+            priority: job.spec.priority,
+            placement: job.spec.placement.clone(),
+            accepted_unix_ms: self.durable.unix_ms(now),
+            deadline_unix_ms: job.spec.deadline.map(|deadline| self.durable.unix_ms(deadline)),
+        };
+        job.durable.record = Some(record.clone());
+        job.durable.written_by = self.durable.write(Op::Accept { record, request }, now);
+    }
+
+    /// What one more caller of a job is to wait for. If the job is now to live longer or to go first for it, that is
+    /// written too.
+    pub(super) fn durability_of(&mut self, id: JobId) -> Durability {
+        let now = self.now();
+        let Some(job) = self.jobs.get_mut(&id) else {
+            let is_durable = self.ended.get(&id).is_some_and(|ended| ended.is_durable);
+            return if is_durable { Durability::Written } else { Durability::NotJournalled };
+        };
+        let Some(record) = &mut job.durable.record else { return Durability::NotJournalled };
+        let deadline_unix_ms = job.spec.deadline.map(|deadline| self.durable.unix_ms(deadline));
+        if record.priority != job.spec.priority || record.deadline_unix_ms != deadline_unix_ms {
+            record.priority = job.spec.priority;
+            record.deadline_unix_ms = deadline_unix_ms;
+            let record = record.clone();
+            job.durable.written_by = self.durable.write(Op::Update { record }, now);
+            job.durable.is_written = false;
+        }
+        if job.durable.is_written {
+            return Durability::Written;
+        }
+        let (sender, written) = oneshot::channel();
+        job.durable.unacknowledged.push((job.durable.written_by, sender));
+        Durability::Writing(written)
+    }
+
+    /// The job is done. It ends once its result is stored, or cannot be.
+    pub(super) fn finish_once_stored(&mut self, id: JobId, outcome: Arc<ProofOutcome>) {
+        let now = self.now();
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(record) = job.durable.record.clone() else {
+            self.finish(id, Ok(outcome));
+            return;
+        };
+        let record = ResultRecord::new(record, self.durable.unix_ms(now), &Ok(Arc::clone(&outcome)));
+        job.durable.storing = Some(outcome);
+        // It has met its deadline.
+        if let Some(deadline) = job.spec.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        self.durable.write(Op::Finish { record }, now);
+    }
+
+    /// A job ends: writes what is to be written of that. The result that it ends with: a proof that is being stored
+    /// counts before anything that came later.
+    pub(super) fn journal_ended(&mut self, job: &mut Job, result: JobResult) -> JobResult {
+        if let Some(outcome) = job.durable.storing.take() {
+            return Ok(outcome);
+        }
+        let Some(record) = &job.durable.record else { return result };
+        let now = self.now();
+        match &result {
+            // Stored already: `finish_once_stored`.
+            Ok(_) => {}
+            // The engine's end, not the job's.
+            Err(EngineError::Schedule(ScheduleError::Draining | ScheduleError::NoDevice(_))) => {}
+            Err(EngineError::Cancelled { .. } | EngineError::Journal(_)) => {
+                self.durable.write(Op::Forget { job: record.job }, now);
+            }
+            Err(_) => {
+                let record = ResultRecord::new(record.clone(), self.durable.unix_ms(now), &result);
+                self.durable.write(Op::Finish { record }, now);
+            }
+        }
+        result
+    }
+
+    /// A cancel of a job that is not in the table yet, or is as good as ended. `None`: of any other.
+    pub(super) fn cancel_durable(&mut self, id: JobId) -> Option<CancelOutcome> {
+        if self.jobs.get(&id).is_some_and(|job| job.durable.is_storing()) {
+            return Some(CancelOutcome::AlreadyEnded);
+        }
+        self.durable.undecoded.remove(&id)?;
+        let now = self.now();
+        self.durable.write(Op::Forget { job: id }, now);
+        self.totals.cancelled += 1;
+        self.report_recovered();
+        Some(CancelOutcome::WasQueued)
+    }
+
+    /// What is due: a look whether the journal can be written again, and jobs to decode.
+    pub(super) fn tend_journal(&mut self) {
+        let now = self.now();
+        if let Some(failing) = self.durable.failing.as_mut().filter(|failing| failing.probe_at <= now) {
+            failing.probe_after = (failing.probe_after * 2).min(PROBE_AFTER_MAX);
+            failing.probe_at = now + failing.probe_after;
+            self.durable.write(Op::Probe, now);
+        }
+        if self.draining {
+            // What is left is for the next process; who waits for the recovery is told that this one ends.
+            self.durable.recovered = None;
+        } else {
+            self.decode_recovered();
+        }
+    }
+}
+
+impl Handler<JournalWritten> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, written: JournalWritten, _: &mut Context<Self>) {
+        let JournalWritten { ops, result } = written;
+        let verdict = match &result {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.clone()),
+        };
+        self.judge_journal(&verdict);
+        for op in ops {
+            match op {
+                WrittenOp::Accepted { job, number } => self.accepted_written(job, number, &verdict),
+                WrittenOp::Updated { job, number } => {
+                    if let Some(job) = self.jobs.get_mut(&job) {
+                        job.durable.acknowledge(number, &verdict);
+                    }
+                }
+                WrittenOp::Finished { job } => self.result_written(job, &verdict),
+                WrittenOp::Other => {}
+            }
+        }
+        for job in result.iter().flat_map(|surplus| surplus.iter()) {
+            self.forget_ended(*job);
+        }
+        self.pump();
+    }
+}
+
+impl Scheduler {
+    fn judge_journal(&mut self, verdict: &Result<(), JournalError>) {
+        let now = self.now();
+        match verdict {
+            Ok(()) if self.durable.failing.take().is_some() => {
+                tracing::info!("the journal can be written again")
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if self.durable.failing.is_none() {
+                    tracing::error!(%error, "new jobs are refused");
+                }
+                let (probe_at, probe_after) = match &self.durable.failing {
+                    Some(known) => (known.probe_at, known.probe_after),
+                    None => (now + PROBE_AFTER, PROBE_AFTER),
+                };
+                self.durable.failing = Some(Failing { error: error.clone(), probe_at, probe_after });
+            }
+        }
+    }
+
+    fn accepted_written(&mut self, id: JobId, number: u64, verdict: &Result<(), JournalError>) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.durable.acknowledge(number, verdict);
+        if let Err(error) = verdict {
+            // Everybody who waits for it attached before it was acknowledged.
+            job.durable.acknowledge(u64::MAX, verdict);
+            self.totals.refused += 1;
+            self.finish(id, Err(error.clone().into()));
+        }
+    }
+
+    /// The proof is given all the same if it could not be stored: somebody waits for it, and it may be late as it is.
+    fn result_written(&mut self, id: JobId, verdict: &Result<(), JournalError>) {
+        let Some(outcome) = self.jobs.get(&id).and_then(|job| job.durable.storing.clone()) else { return };
+        if let Err(error) = verdict {
+            tracing::error!(job = %id, %error, "the result is not stored: it does not survive a kill");
+        }
+        self.finish(id, Ok(outcome));
+    }
+}

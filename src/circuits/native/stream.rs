@@ -1,0 +1,175 @@
+//! The library's synthesis as a stream: a witness is held against it variable by variable, so that a circuit whose
+//! values take gigabytes can be compared in the memory of its packed witness.
+
+use bellpepper_core::{
+    Circuit, ConstraintSystem, Index, LinearCombination, SynthesisError as CircuitError, Variable,
+};
+use blstrs::Scalar;
+use ff::Field;
+
+use crate::error::SynthesisError;
+use crate::groth16::packed::{PackedWitness, VariableClasses};
+
+/// Compares `witness` with what `circuit` allocates.
+///
+/// # Errors
+/// [`SynthesisError::Circuit`]: what differs first.
+///
+/// # Panics
+/// If `witness` does not fit `classes`.
+pub(in crate::circuits) fn compare_streamed<C: Circuit<Scalar>>(
+    circuit: C,
+    witness: &PackedWitness,
+    classes: &VariableClasses,
+) -> Result<(), SynthesisError> {
+    assert!(witness.fits(classes), "the witness is of the circuit that the classes are of");
+    let mut comparing =
+        Comparing { witness, classes, num_inputs: 0, num_aux: 0, num_dense: 0, difference: None };
+    comparing.check_input(Scalar::ONE);
+    circuit.synthesize(&mut comparing).map_err(|error| SynthesisError::Circuit(error.to_string()))?;
+    comparing.finish().map_err(SynthesisError::Circuit)
+}
+
+struct Comparing<'w> {
+    witness: &'w PackedWitness,
+    classes: &'w VariableClasses,
+    num_inputs: usize,
+    num_aux: usize,
+    num_dense: usize,
+    difference: Option<String>,
+}
+
+impl Comparing<'_> {
+    fn check_input(&mut self, value: Scalar) {
+        if self.witness.inputs.get(self.num_inputs) != Some(&value) {
+            self.note(|this| format!("public input {} differs", this.num_inputs));
+        }
+        self.num_inputs += 1;
+    }
+
+    fn check_aux(&mut self, value: Scalar) {
+        let is_equal = if self.num_aux >= self.classes.num_aux() {
+            false
+        } else if self.classes.is_dense(self.num_aux) {
+            self.num_dense += 1;
+            self.witness.dense[self.num_dense - 1] == value
+        } else {
+            value == Scalar::from(u64::from(self.witness.bit(self.num_aux)))
+        };
+        if !is_equal {
+            self.note(|this| format!("aux variable {} differs", this.num_aux));
+        }
+        self.num_aux += 1;
+    }
+
+    fn note(&mut self, what: impl FnOnce(&Self) -> String) {
+        if self.difference.is_none() {
+            self.difference = Some(what(self));
+        }
+    }
+
+    fn finish(self) -> Result<(), String> {
+        if let Some(difference) = self.difference {
+            return Err(difference);
+        }
+        for (what, has, needs) in [
+            ("public inputs", self.witness.inputs.len(), self.num_inputs),
+            ("aux variables", self.classes.num_aux(), self.num_aux),
+        ] {
+            if has != needs {
+                return Err(format!("the circuit has {needs} {what}, the witness {has}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ConstraintSystem<Scalar> for Comparing<'_> {
+    type Root = Self;
+
+    fn alloc<F, A, AR>(&mut self, _: A, value: F) -> Result<Variable, CircuitError>
+    where
+        F: FnOnce() -> Result<Scalar, CircuitError>,
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+    {
+        self.check_aux(value()?);
+        Ok(Variable::new_unchecked(Index::Aux(self.num_aux - 1)))
+    }
+
+    fn alloc_input<F, A, AR>(&mut self, _: A, value: F) -> Result<Variable, CircuitError>
+    where
+        F: FnOnce() -> Result<Scalar, CircuitError>,
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+    {
+        self.check_input(value()?);
+        Ok(Variable::new_unchecked(Index::Input(self.num_inputs - 1)))
+    }
+
+    fn enforce<A, AR, LA, LB, LC>(&mut self, _: A, _: LA, _: LB, _: LC)
+    where
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+        LA: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+        LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+        LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+    {
+    }
+
+    fn push_namespace<NR: Into<String>, N: FnOnce() -> NR>(&mut self, _: N) {}
+
+    fn pop_namespace(&mut self) {}
+
+    fn get_root(&mut self) -> &mut Self::Root {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::groth16::density::Density;
+
+    /// Two inputs and three aux variables, the last of which is dense.
+    #[derive(Clone, Copy)]
+    struct Small {
+        last: u64,
+        one_more: bool,
+    }
+
+    impl Circuit<Scalar> for Small {
+        fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), CircuitError> {
+            for value in [1, 0, self.last].into_iter().chain(self.one_more.then_some(0)) {
+                cs.alloc(|| "aux", || Ok(Scalar::from(value)))?;
+            }
+            cs.alloc_input(|| "input", || Ok(Scalar::from(5))).map(drop)
+        }
+    }
+
+    #[test]
+    fn the_first_difference_is_said() {
+        let mut dense = Density::new(3);
+        dense.set(2);
+        let classes = VariableClasses::from_dense(dense);
+        let inputs = vec![Scalar::ONE, Scalar::from(5)];
+        let witness = PackedWitness { inputs, bits: vec![1], dense: vec![Scalar::from(9)] };
+        let circuit = Small { last: 9, one_more: false };
+        let compare = |circuit: Small, spoil: fn(&mut PackedWitness)| {
+            let mut witness = witness.clone();
+            spoil(&mut witness);
+            compare_streamed(circuit, &witness, &classes).map_err(|error| error.to_string())
+        };
+        let said = |what: &str| Err(format!("circuit refused its inputs: {what}"));
+        assert_eq!(compare(circuit, |_| ()), Ok(()));
+        assert_eq!(compare(circuit, |witness| witness.bits[0] = 3), said("aux variable 1 differs"));
+        assert_eq!(compare(Small { last: 8, ..circuit }, |_| ()), said("aux variable 2 differs"));
+        assert_eq!(compare(Small { one_more: true, ..circuit }, |_| ()), said("aux variable 3 differs"));
+        assert_eq!(
+            compare(circuit, |witness| witness.inputs[1] = Scalar::ONE),
+            said("public input 1 differs")
+        );
+        let more = |witness: &mut PackedWitness| witness.inputs.push(Scalar::ONE);
+        assert_eq!(compare(circuit, more), said("the circuit has 2 public inputs, the witness 3"));
+    }
+}

@@ -1,0 +1,113 @@
+//! The engine's journal: opened at the start, asked for what it brought back.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::system::StartedJournal;
+use super::{block_on, internal, Engine, JobHandle};
+use crate::error::{EngineError, ScheduleError};
+use crate::ids::JobId;
+use crate::journal::{JobRecord, JournalConfig, JournalWriter, OpenJournal, Store};
+use crate::messages::journal::{AttachJob, RecoveredJob};
+
+/// Who writes.
+pub(super) enum JournalWay {
+    Thread,
+    Inline,
+}
+
+/// What the handles know of the journal.
+pub(super) struct JournalLinks {
+    /// `true` once every job of an earlier process is queued again or has ended.
+    recovered: watch::Receiver<bool>,
+    jobs: Arc<[RecoveredJob]>,
+}
+
+/// Opens the journal, if there is to be one.
+pub(super) fn start(
+    config: Option<&JournalConfig>,
+    way: JournalWay,
+) -> Result<(StartedJournal, Option<JournalLinks>), EngineError> {
+    let Some(config) = config else { return Ok(((None, None), None)) };
+    let time_of_start = config.time_of_start();
+    let (store, contents) = Store::open(config.medium.clone(), config.retention)?;
+    if !contents.jobs.is_empty() {
+        tracing::info!(jobs = contents.jobs.len(), "the journal has jobs to go on with");
+    }
+    let jobs = contents.jobs.iter().map(recovered_job).collect();
+    let (writer, thread) = match way {
+        JournalWay::Inline => (JournalWriter::inline(store), None),
+        JournalWay::Thread => {
+            let (writer, thread) = JournalWriter::on_thread(store)
+                .map_err(|error| internal(format!("no thread for the journal: {error}")))?;
+            (writer, Some(thread))
+        }
+    };
+    let (recovered_sender, recovered) = watch::channel(false);
+    let open = OpenJournal { writer, contents, time_of_start, recovered: recovered_sender };
+    Ok(((Some(open), thread), Some(JournalLinks { recovered, jobs })))
+}
+
+fn recovered_job(record: &JobRecord) -> RecoveredJob {
+    RecoveredJob {
+        job: record.job,
+        request_id: record.request_id.clone(),
+        kind: record.kind,
+        circuit: record.circuit.clone(),
+        digest: record.digest,
+        priority: record.priority,
+        accepted_unix_ms: record.accepted_unix_ms,
+        deadline_unix_ms: record.deadline_unix_ms,
+    }
+}
+
+impl Engine {
+    /// The jobs that an earlier process had accepted and not ended, in that order. They are queued again by themselves,
+    /// under the same numbers; [`Engine::attach`], or submitting the same request again, waits for one of them.
+    pub fn recovered(&self) -> Arc<[RecoveredJob]> {
+        self.inner.journal.as_ref().map_or_else(|| Arc::from([]), |journal| Arc::clone(&journal.jobs))
+    }
+
+    /// Waits until every job of the journal is queued again, or has ended.
+    ///
+    /// # Errors
+    /// [`EngineError::Schedule`] if the engine stops before.
+    pub async fn wait_recovered(&self) -> Result<(), EngineError> {
+        let Some(journal) = &self.inner.journal else { return Ok(()) };
+        let mut recovered = journal.recovered.clone();
+        let reached = recovered.wait_for(|recovered| *recovered).await;
+        reached.map(drop).map_err(|_| ScheduleError::Draining.into())
+    }
+
+    /// As [`Engine::wait_recovered`], blocking.
+    ///
+    /// # Errors
+    /// As [`Engine::wait_recovered`].
+    pub fn wait_recovered_blocking(&self) -> Result<(), EngineError> {
+        block_on(self.wait_recovered())
+    }
+
+    /// A handle to a job that is known by its number: one of an earlier process, or one that was detached. `None`: it
+    /// is not known, or not any more.
+    ///
+    /// # Errors
+    /// [`EngineError::Schedule`] if the engine has stopped.
+    pub async fn attach(&self, job: JobId) -> Result<Option<JobHandle>, EngineError> {
+        self.wait_recovered().await?;
+        let accepted =
+            self.inner.links.attach.send(AttachJob { job }).await.map_err(|_| self.unreachable())?;
+        match accepted {
+            Some(accepted) => self.acknowledge(accepted).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Engine::attach`], blocking. Not for the threads of an async runtime.
+    ///
+    /// # Errors
+    /// As [`Engine::attach`].
+    pub fn attach_blocking(&self, job: JobId) -> Result<Option<JobHandle>, EngineError> {
+        block_on(self.attach(job))
+    }
+}
