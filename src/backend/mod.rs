@@ -17,7 +17,6 @@
 //! ```
 
 pub mod cpu;
-pub mod host;
 pub mod sim;
 pub mod steps;
 

@@ -5,6 +5,5 @@ pub mod events;
 pub mod job;
 pub mod journal;
 pub mod lifecycle;
-pub mod srs;
 pub mod status;
 pub mod synthesis;

@@ -53,8 +53,10 @@ pub struct Scenario {
 pub struct HostScenario {
     /// Witnesses, verifications and loads at a time.
     pub workers: usize,
-    /// As `[memory] budget` of the engine's configuration: circuits and witnesses.
-    pub memory: ByteSize,
+    /// As `[memory] witness_budget` of the engine's configuration.
+    pub witness_memory: ByteSize,
+    /// As `[memory] circuit_budget`.
+    pub circuit_memory: ByteSize,
     /// Of parameter files, checked.
     #[serde(default = "one")]
     pub read_gib_per_s: f64,
@@ -474,7 +476,8 @@ mod tests {
         hours = 1.0
         [host]
         workers = 1
-        memory = "9GiB"
+        witness_memory = "1GiB"
+        circuit_memory = "8GiB"
         [[device]]
         model = "card"
         vram = "8GiB"

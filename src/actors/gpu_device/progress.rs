@@ -85,8 +85,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         if running.aborting {
             return;
         }
-        // A preload wants no more than its upload.
-        if running.job.is_cancelled() || running.job.is_preload() {
+        if running.job.is_cancelled() {
             self.abort(lane);
         } else if stage == Stage::Assemble {
             self.lane_finished(lane, ctx);
@@ -136,7 +135,6 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 self.self_test_ended(&job, is_right, ctx);
             }
             Origin::Scheduler { .. } => self.answer_proved(job, finished, timings, plan.work_peak_bytes()),
-            Origin::Preload { .. } => unreachable!("a preload has no stage but its upload"),
         }
         self.lane_is_free(ctx);
     }
@@ -218,12 +216,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
 
     fn lane_aborted(&mut self, lane: LaneIndex, ctx: &mut Context<Self>) {
         let Some(Released { job, .. }) = self.release(lane) else { return };
-        if job.is_preload() {
-            self.preload_ended(job);
-        } else {
-            let at = job.at.clone();
-            self.answer_failed(job, DeviceError::Cancelled { at });
-        }
+        let at = job.at.clone();
+        self.answer_failed(job, DeviceError::Cancelled { at });
         self.lane_is_free(ctx);
     }
 

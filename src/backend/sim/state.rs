@@ -189,8 +189,7 @@ impl SimState {
         let mut duration = self.duration_of(lane, stage);
         for fault in &faults {
             match fault {
-                // A hang may be of the same stage.
-                FaultKind::Delay(delay) => duration = duration.saturating_add(*delay),
+                FaultKind::Delay(delay) => duration += *delay,
                 FaultKind::Hang => duration = Duration::MAX,
                 _ => {}
             }

@@ -11,7 +11,6 @@ mod inspect;
 mod interrupt;
 mod options;
 mod params;
-mod plan;
 mod progress;
 mod prove;
 mod test_params;
@@ -48,7 +47,6 @@ enum Command {
     Devices(devices::DevicesArgs),
     Circuits(circuits::CircuitsArgs),
     Params(params::ParamsArgs),
-    Plan(plan::PlanArgs),
     CheckConfig(check_config::CheckConfigArgs),
 }
 
@@ -93,7 +91,6 @@ fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args, &config),
         Command::Circuits(args) => circuits::run(&args),
         Command::Params(args) => params::run(&args, &config, ui),
-        Command::Plan(args) => plan::run(&args),
         Command::CheckConfig(args) => check_config::run(&args, &config),
     };
     match done {
