@@ -57,9 +57,9 @@ impl CircuitSpec {
     /// The circuit's size; `None` if this circuit was never counted.
     ///
     /// Counted from Filecoin's blank circuits by `tests/circuits/counted.rs`, which holds the table against them: at every
-    /// run those below a million constraints, in the nightly run all twenty. (PoRep and WindowPoSt from 32 GiB on and
-    /// SnapDeals from 512 MiB on were counted with one or two rounds of challenges or sectors, of which each adds the same,
-    /// and not yet as a whole.)
+    /// run those below a million constraints, in the nightly run all twenty. (`cuzk-bench shape` has recorded those of
+    /// PoRep and SnapDeals whole; WindowPoSt from 32 GiB on was counted with one or two sectors, of which each adds the
+    /// same, and not yet as a whole.)
     pub fn sizes(&self) -> Option<CircuitSizes> {
         if self.is_scaled() {
             return self.scaled_sizes();
