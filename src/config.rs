@@ -58,6 +58,10 @@ pub struct GpusConfig {
     pub memory_budget: MemoryBudget,
     /// Part of `memory_budget` that only CRITICAL work may use.
     pub critical_reserve: ByteSize,
+    /// Devices that take CRITICAL work and nothing else, named as in `devices`.
+    pub critical_devices: Vec<String>,
+    /// The CPU proves what no GPU is left for.
+    pub cpu_fallback: bool,
     /// Prove a known answer before a device is used.
     pub self_test: bool,
     pub start_limit_s: u64,
@@ -74,6 +78,8 @@ impl Default for GpusConfig {
             cpu_threads: 0,
             memory_budget: MemoryBudget::Auto,
             critical_reserve: ByteSize(0),
+            critical_devices: Vec::new(),
+            cpu_fallback: false,
             self_test: true,
             start_limit_s: 60,
             max_restarts: 3,
@@ -87,10 +93,8 @@ impl Default for GpusConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryConfig {
-    /// Of circuits: shapes and proving keys.
-    pub circuit_budget: MemoryBudget,
-    /// Of witnesses.
-    pub witness_budget: MemoryBudget,
+    /// Of circuits (shapes and proving keys) and witnesses together.
+    pub budget: MemoryBudget,
 }
 
 /// `[scheduler]`: how much is accepted and in which order it is served.
@@ -102,6 +106,8 @@ pub struct SchedulerConfig {
     pub retained_results: u32,
     pub aging_step_s: u64,
     pub affinity_limit_s: u64,
+    pub batch_partitions: u32,
+    pub batch_limit_s: u64,
 }
 
 impl Default for SchedulerConfig {
@@ -112,6 +118,8 @@ impl Default for SchedulerConfig {
             retained_results: 256,
             aging_step_s: 300,
             affinity_limit_s: 30,
+            batch_partitions: 32,
+            batch_limit_s: 120,
         }
     }
 }
@@ -132,6 +140,10 @@ pub struct SrsConfig {
     pub params_dir: String,
     /// See [`Config::cache_dir`].
     pub cache_dir: String,
+    /// Circuits that are loaded before the engine counts as ready, by id.
+    pub warmup: Vec<String>,
+    /// 0: until the memory is wanted.
+    pub idle_limit_s: u64,
 }
 
 /// `[journal]`: where accepted jobs and their results outlive the process.
@@ -240,12 +252,15 @@ impl Config {
         within("scheduler.max_attempts", self.scheduler.max_attempts.into(), 1, 100)?;
         within("scheduler.aging_step_s", self.scheduler.aging_step_s, 1, SECONDS_MAX)?;
         within("scheduler.affinity_limit_s", self.scheduler.affinity_limit_s, 0, SECONDS_MAX)?;
+        within("scheduler.batch_partitions", self.scheduler.batch_partitions.into(), 1, 1_000_000)?;
+        within("scheduler.batch_limit_s", self.scheduler.batch_limit_s, 0, SECONDS_MAX)?;
+        within("srs.idle_limit_s", self.srs.idle_limit_s, 0, SECONDS_MAX)?;
         within("synthesis.threads", self.synthesis.threads.into(), 0, THREADS_MAX)?;
         within("journal.retention_count", self.journal.retention_count.into(), 1, u64::from(u32::MAX))?;
         within("journal.retention_age_s", self.journal.retention_age_s, 1, RETENTION_AGE_S_MAX)?;
         at_least("gpus.memory_budget", self.gpus.memory_budget, 64 << 20)?;
-        at_least("memory.circuit_budget", self.memory.circuit_budget, 1 << 20)?;
-        at_least("memory.witness_budget", self.memory.witness_budget, 1 << 20)?;
+        at_least("memory.budget", self.memory.budget, 1 << 20)?;
+        self.warmup_circuits()?;
         self.check_critical_reserve()?;
         crate::telemetry::parse_filter(&self.logging.level)
             .map_err(|what| ConfigError::Value { key: "logging.level".to_owned(), what })?;

@@ -18,6 +18,7 @@ pub mod config;
 mod handle;
 mod journal;
 pub mod memory;
+pub mod preload;
 mod system;
 
 use std::collections::BTreeSet;
@@ -31,6 +32,7 @@ use self::block::block_on;
 pub use self::config::{DeviceSpec, EngineConfig, Workers};
 pub use self::handle::{JobEvents, JobHandle};
 use self::journal::{JournalLinks, JournalWay};
+pub use self::preload::Preload;
 use crate::actors::supervisor::{EngineLinks, Supervisor};
 use crate::actors::synthesizer::pool::WorkerPool;
 use crate::actors::ArbiterLayout;
@@ -43,7 +45,7 @@ use crate::messages::job::{
 };
 use crate::messages::journal::Durability;
 use crate::messages::lifecycle::Shutdown;
-use crate::messages::status::EngineStatus;
+use crate::messages::status::{EngineStatus, Readiness};
 use crate::messages::synthesis::{DecodeRequest, DecodedRequest};
 
 /// A running engine. Clones are cheap and speak to the same one, from any thread, in any runtime or none.
@@ -210,6 +212,29 @@ impl Engine {
         self.inner.links.status.borrow().clone()
     }
 
+    /// Whether the engine can prove, and what is not as it should be: for health checks. Waits for nothing.
+    pub fn readiness(&self) -> Readiness {
+        self.status().readiness()
+    }
+
+    /// Waits until no device is left and none will come back, and says why: nothing will ever be proved again, and a
+    /// process had better end with an error.
+    ///
+    /// # Errors
+    /// [`EngineError::Schedule`] if the engine stops before.
+    pub async fn wait_fatal(&self) -> Result<String, EngineError> {
+        let status = self.wait_status(|status| status.fatal.is_some()).await?;
+        Ok(status.fatal.clone().expect("waited until there is a reason"))
+    }
+
+    /// As [`Engine::wait_fatal`], blocking.
+    ///
+    /// # Errors
+    /// As [`Engine::wait_fatal`].
+    pub fn wait_fatal_blocking(&self) -> Result<String, EngineError> {
+        block_on(self.wait_fatal())
+    }
+
     /// Waits until the published state is as wanted, and gives that state.
     ///
     /// # Errors
@@ -234,16 +259,20 @@ impl Engine {
         block_on(self.wait_status(is_wanted))
     }
 
-    /// Waits until jobs are accepted and at least one device can prove them.
+    /// Waits until jobs are accepted, the warmup list is loaded, and at least one device can prove.
     ///
     /// # Errors
     /// [`EngineError::Schedule`] if every device was given up, or the engine stops before.
     pub async fn wait_ready(&self) -> Result<(), EngineError> {
         let mut status = self.inner.links.status.clone();
-        let settled = status.wait_for(|status| status.ready || is_hopeless(status)).await;
+        let is_settled = |status: &EngineStatus| status.ready || status.draining || status.fatal.is_some();
+        let settled = status.wait_for(|status| is_settled(status)).await;
         match settled {
             Ok(status) if status.ready => Ok(()),
-            Ok(status) => Err(ScheduleError::NoDevice(status.reasons.join("; ")).into()),
+            Ok(status) => {
+                let fatal = status.fatal.clone();
+                Err(ScheduleError::NoDevice(fatal.unwrap_or_else(|| status.reasons.join("; "))).into())
+            }
             Err(_) => Err(self.unreachable()),
         }
     }
@@ -315,10 +344,6 @@ fn internal(what: String) -> EngineError {
     EngineError::Internal { what }
 }
 
-fn is_hopeless(status: &EngineStatus) -> bool {
-    status.draining || (status.uptime_ms > 0 && status.devices.iter().all(|device| device.state == "gone"))
-}
-
 fn start_pool(
     config: &EngineConfig,
 ) -> Result<(WorkerPool, crate::actors::synthesizer::pool::WorkerThreads), EngineError> {
@@ -347,6 +372,15 @@ fn check(config: &EngineConfig) -> Result<(), ConfigError> {
     for device in &config.devices {
         if !names.insert(device.device_id()) {
             return Err(value("devices", format!("{} is listed twice", device.device_id())));
+        }
+    }
+    if let Some(unknown) = config.reserved_for_critical.iter().find(|id| !names.contains(id)) {
+        return Err(value("reserved_for_critical", format!("{unknown} is not one of the devices")));
+    }
+    let mut circuits = BTreeSet::new();
+    for workload in &config.warmup {
+        if !circuits.insert(workload.circuit().clone()) {
+            return Err(value("warmup", format!("{} is listed twice", workload.circuit())));
         }
     }
     Ok(())

@@ -301,6 +301,16 @@ pub enum ScheduleError {
     Draining,
     #[error("no device is ready: {0}")]
     NoDevice(String),
+    /// A circuit that is to be preloaded takes more than the host's budget leaves beside what is pinned: waiting would
+    /// not help. Raise the budget, or evict what is pinned.
+    #[error("circuit {circuit} needs {needs_bytes} B of host memory, budget has {has_bytes} B for it")]
+    HostMemory { circuit: CircuitId, needs_bytes: u64, has_bytes: u64 },
+    /// It cannot be evicted while jobs of it have not ended. Try again when they have.
+    #[error("circuit {circuit} is in use by {jobs} jobs")]
+    CircuitInUse { circuit: CircuitId, jobs: usize },
+    /// The circuit was evicted, or its key dropped, before it was loaded.
+    #[error("circuit {circuit} was let go before it was loaded")]
+    LetGo { circuit: CircuitId },
 }
 
 /// A journal that cannot be used, or not now.
@@ -399,6 +409,8 @@ impl EngineError {
             Self::Synthesis { source, .. } => source.class(),
             Self::Srs { source, .. } => source.class(),
             Self::Device(error) => error.class(),
+            // The same settings fail again.
+            Self::Schedule(ScheduleError::HostMemory { .. }) => ErrorClass::Caller,
             Self::Schedule(_) => ErrorClass::Retry,
             Self::Cancelled { .. } | Self::DeadlineExceeded { .. } => ErrorClass::Cancelled,
             Self::Journal(error) => error.class(),

@@ -28,6 +28,7 @@ use cuzk::error::{DeviceError, ErrorClass, PlanError, SrsError};
 use cuzk::messages::device::{CancelFlag, EvictSrs, LaneCredit, LaneKind, PartitionFailed};
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{Drain, StopActor};
+use cuzk::messages::srs::Eviction;
 use cuzk::policy::plan::{least_budget_bytes, plan, ProvePlan, ShapeSummary, SrsSummary};
 use tokio::time::Instant;
 

@@ -10,6 +10,8 @@ mod inputs;
 mod journal;
 #[path = "cli/output.rs"]
 mod output;
+#[path = "cli/plan.rs"]
+mod plan;
 #[path = "cli/synthetic.rs"]
 mod synthetic;
 #[path = "cli/verify.rs"]
@@ -134,7 +136,8 @@ fn refused(args: &[&str]) -> Value {
 
 #[test]
 fn b52_informational_commands_need_no_driver_and_no_device() {
-    let commands = ["demo", "prove", "verify", "inspect", "devices", "circuits", "params", "check-config"];
+    let commands =
+        ["demo", "prove", "verify", "inspect", "devices", "circuits", "params", "plan", "check-config"];
     for name in commands {
         let help = cuzk(&[name, "--help"]).expect(0);
         assert!(help.stdout.contains("Usage: cuzk"), "{name}: {}", help.stdout);

@@ -74,7 +74,7 @@ fn every_key_of_the_template_is_explained() {
     let keys = explained_keys();
     assert_eq!(keys.len(), keys_of(&defaults).len());
     for (key, comment) in keys {
-        let is_size = key.ends_with("_budget") || key.ends_with("_reserve");
+        let is_size = key.ends_with("budget") || key.ends_with("_reserve");
         let is_number = value_of(&key).is_integer();
         assert!(comment.len() > 60, "`{key}` needs its meaning");
         if is_number {
@@ -98,8 +98,8 @@ fn b60_a_misspelt_key_is_an_error_with_a_suggestion() {
         ("[gpus]\ndevice = \"cpu\"", "gpus.devices"),
         ("[scheduler]\nmax_queue_jobs = 3", "scheduler.max_queued_jobs"),
         ("[loging]\nlevel = \"info\"", "logging"),
-        ("[srs]\nwitness_budget = \"1GiB\"", "memory.witness_budget"),
-        ("[memory]\ncircuit_memory_budget = \"1GiB\"", "memory.circuit_budget"),
+        ("[gpus]\ncpu_fallbak = true", "gpus.cpu_fallback"),
+        ("[memory]\nbudgets = \"1GiB\"", "memory.budget"),
     ];
     for (text, meant) in misspelt {
         match Config::from_toml(text, "test") {
@@ -121,11 +121,14 @@ fn wrong_types_and_values_name_their_key() {
         ("[synthesis]\nthreads = 100000", "synthesis.threads"),
         ("[gpus]\nmax_restarts = 1001", "gpus.max_restarts"),
         ("[scheduler]\nmax_queued_jobs = 0", "scheduler.max_queued_jobs"),
-        ("[memory]\nwitness_budget = \"lots\"", "memory.witness_budget"),
-        ("[memory]\nwitness_budget = \"1KiB\"", "memory.witness_budget"),
-        ("[memory]\ncircuit_budget = \"1KiB\"", "memory.circuit_budget"),
-        ("[memory]\ncircuit_budget = \"most\"", "memory.circuit_budget"),
-        ("[memory]\nwitness_budget = \"18446744073709551615GiB\"", "memory.witness_budget"),
+        ("[memory]\nbudget = \"lots\"", "memory.budget"),
+        ("[memory]\nbudget = \"1KiB\"", "memory.budget"),
+        ("[memory]\nbudget = \"18446744073709551615GiB\"", "memory.budget"),
+        ("[gpus]\ncpu_fallback = \"yes\"", "gpus.cpu_fallback"),
+        ("[gpus]\ncritical_devices = \"sim-1\"", "gpus.critical_devices"),
+        ("[scheduler]\nbatch_partitions = 0", "scheduler.batch_partitions"),
+        ("[srs]\nwarmup = [\"porep-3k\"]", "srs.warmup"),
+        ("[srs]\nwarmup = [\"winning-2k\", \"winning-2k\"]", "srs.warmup"),
         ("[gpus]\nmemory_budget = \"1GiB\"\ncritical_reserve = \"1GiB\"", "gpus.critical_reserve"),
         // What "auto" comes to is known of these devices.
         ("[gpus]\ndevices = \"sim:2;mem=1GiB\"\ncritical_reserve = \"1GiB\"", "gpus.critical_reserve"),
@@ -159,11 +162,8 @@ fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 fn environment_wins_over_the_file_and_the_file_over_defaults() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("cuzk.toml");
-    std::fs::write(
-        &file,
-        "[logging]\nlevel = \"info\"\nformat = \"json\"\n[memory]\nwitness_budget = \"2GiB\"\n",
-    )
-    .unwrap();
+    std::fs::write(&file, "[logging]\nlevel = \"info\"\nformat = \"json\"\n[memory]\nbudget = \"2GiB\"\n")
+        .unwrap();
     let environment = variables(&[
         ("CUZK_CONFIG", file.to_str().unwrap()),
         ("CUZK_LOGGING_LEVEL", "debug"),
@@ -173,7 +173,7 @@ fn environment_wins_over_the_file_and_the_file_over_defaults() {
     let config = Config::load(None, environment).unwrap();
     assert_eq!(config.logging.level, "debug");
     assert_eq!(config.logging.format, LogFormat::Json);
-    assert_eq!(config.memory.witness_budget, MemoryBudget::Size(ByteSize(2 << 30)));
+    assert_eq!(config.memory.budget, MemoryBudget::Size(ByteSize(2 << 30)));
     assert_eq!(config.synthesis.threads, 3);
     assert_eq!(config.gpus.devices, DeviceChoice::Sim("sim:2".to_owned()));
     assert_eq!(config.scheduler, Config::default().scheduler);

@@ -9,8 +9,9 @@ mod squares;
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cuzk::actors::ArbiterLayout;
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig};
@@ -291,4 +292,36 @@ fn a_full_queue_refuses_with_a_retryable_error_but_never_critical_work() {
     assert!(first.result().is_none(), "the critical one went first");
     gate.open();
     assert!(holds(&first.wait_blocking().unwrap().proof, &[3]));
+}
+
+/// B50.
+#[test]
+fn b50_many_calls_at_once_and_status_never_waits_for_proving() {
+    let _alone = alone();
+    let engine = engine();
+    engine.wait_ready_blocking().unwrap();
+    let left = AtomicUsize::new(32);
+    let slowest = std::thread::scope(|scope| {
+        for x in 2..34u64 {
+            let (engine, left) = (engine.clone(), &left);
+            scope.spawn(move || {
+                let job = engine.submit_blocking(request("", &[x, x + 100]));
+                assert!(holds(&job.unwrap().wait_blocking().unwrap().proof, &[x, x + 100]));
+                left.fetch_sub(1, Ordering::AcqRel);
+            });
+        }
+        let (mut slowest, mut num_asked) = (Duration::ZERO, 0);
+        while left.load(Ordering::Acquire) > 0 {
+            let begun = Instant::now();
+            let status = engine.status();
+            slowest = slowest.max(begun.elapsed());
+            num_asked += 1;
+            assert!(status.jobs.len() <= 32);
+            std::thread::yield_now();
+        }
+        println!("status was asked {num_asked} times, the slowest answer took {slowest:?}");
+        slowest
+    });
+    assert!(slowest < Duration::from_millis(50), "{slowest:?}");
+    assert_eq!(engine.status().totals.completed, 32);
 }

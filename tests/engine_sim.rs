@@ -23,9 +23,15 @@ mod lifeline;
 mod order;
 #[path = "engine/parameter_files.rs"]
 mod parameter_files;
+#[path = "engine/pressure.rs"]
+mod pressure;
+#[path = "engine/roles.rs"]
+mod roles;
 #[path = "engine/simulation.rs"]
 mod simulation;
 #[path = "engine/squares.rs"]
 mod squares;
+#[path = "engine/store.rs"]
+mod store;
 #[path = "engine/wrong_keys.rs"]
 mod wrong_keys;

@@ -258,7 +258,8 @@ fn b10_b17_device_memory_stays_flat_and_is_given_back() {
         }
         let evicted =
             rig.handle.address.evict.send(EvictSrs { circuit: case.name.clone(), when_idle: false }).await;
-        assert!(evicted.expect("the actor answers").expect("nothing uses it"));
+        let evicted = evicted.expect("the actor answers").expect("nothing uses it");
+        assert!(matches!(evicted, cuzk::messages::srs::Eviction::Freed { .. }), "{evicted:?}");
         let after = used_bytes();
         assert!(after <= before + GIB, "{after} B in use after eviction, {before} B before");
     });

@@ -1,8 +1,8 @@
 //! The Scheduler: the job table, and handlers over the pure decisions of [`crate::policy`].
 //!
 //! ```text
-//! Engine --SubmitJob, CancelJob, ReleaseTicket--> Scheduler --…Circuit, SynthesizeWitness, Verify*, CheckKey--> Synthesizer
-//!                                                           --ProvePartition + LaneCredit--> one GpuDevice
+//! Engine --SubmitJob, CancelJob, PreloadCircuit, …--> Scheduler --…Circuit, SynthesizeWitness, Verify*, CheckKey--> Synthesizer
+//!                                                    --ProvePartition, PreloadSrs + LaneCredit--> one GpuDevice
 //! Synthesizer --WitnessSynthesized, ProofsVerified, …--> Scheduler <--PartitionProved, PartitionFailed, LaneFreed-- GpuDevice
 //! Scheduler   --Op--> journal (a thread) --JournalWritten--> Scheduler
 //! Supervisor  --DeviceReady, DeviceLost, ActorDied, DeviceWithdrawn, Drain--> Scheduler
@@ -29,7 +29,9 @@ mod memory;
 mod outcome;
 mod results;
 mod snapshot;
+mod srs_store;
 mod synthesis;
+mod witnesses;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -47,32 +49,41 @@ use self::durable::Durable;
 use self::job::Job;
 use self::lifeline::Told;
 use self::memory::HostMemory;
+use self::srs_store::Wanted;
 use crate::actors::Pace;
-use crate::circuits::WorkKind;
+use crate::circuits::{WorkKind, Workload};
 use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::LaneFreed;
 use crate::messages::events::EventSink;
 use crate::messages::job::{JobEvent, JobResult, ReleaseTicket};
 use crate::messages::lifecycle::Drained;
+use crate::messages::srs::SrsPreloaded;
 use crate::messages::status::{EngineStatus, StatusBoard, Totals};
 use crate::messages::synthesis::SynthesizerAddress;
 use crate::policy::admission::{Identities, WorkIdentity};
+use crate::policy::batch::BatchPolicy;
 use crate::policy::health::HealthPolicy;
 use crate::policy::queue::QueuePolicy;
+use crate::policy::role::Role;
 
 /// Limits and policies.
 #[derive(Clone, Debug)]
 pub struct SchedulerConfig {
-    pub devices: Vec<DeviceId>,
+    pub devices: Vec<(DeviceId, Role)>,
     pub max_queued_jobs: usize,
     pub max_attempts: u32,
     pub retained_results: usize,
+    /// Of circuits and witnesses together.
     pub host_memory_budget_bytes: u64,
-    pub circuit_memory_budget_bytes: u64,
     /// Witnesses being made at a time: the Synthesizer's threads. More would only take the order out of our hands.
     pub max_synthesizing: usize,
     pub queue: QueuePolicy,
+    pub batches: BatchPolicy,
     pub health: HealthPolicy,
+    /// Circuits that are loaded, on the host and on the devices, before the engine counts as ready. They stay.
+    pub warmup: Vec<Arc<dyn Workload>>,
+    /// How long a circuit may be idle before it is let go of, here and on the devices; `None`: until its memory is wanted.
+    pub idle_limit: Option<Duration>,
     pub pace: Pace,
     pub events: EventSink,
 }
@@ -91,6 +102,7 @@ struct EndedJob {
 struct OwnAddress {
     lane_freed: Recipient<LaneFreed>,
     ticket_released: Recipient<ReleaseTicket>,
+    srs_preloaded: Recipient<SrsPreloaded>,
 }
 
 /// See the module.
@@ -118,12 +130,14 @@ pub struct Scheduler {
     placements_changed: bool,
     deadlines: BTreeSet<(Duration, JobId)>,
     num_synthesizing: usize,
-    circuits: HashMap<CircuitId, Circuit>,
-    /// Of the circuits.
-    circuit_memory: HostMemory,
+    circuits: BTreeMap<CircuitId, Circuit>,
+    /// Circuits that somebody wants loaded although no job of them may be there.
+    wanted: BTreeMap<CircuitId, Wanted>,
+    /// Circuits of the warmup list that were not loaded, and why.
+    warmup_failures: BTreeMap<CircuitId, String>,
     devices: Devices,
-    /// Of witnesses and row values, and of the host's own proofs.
-    witness_memory: HostMemory,
+    /// Of circuits, of witnesses, and of the host's own proofs.
+    memory: HostMemory,
     key_check: Option<KeyCheck>,
     /// The journal, and what of it is still to be queued.
     durable: Durable,
@@ -167,10 +181,11 @@ impl Scheduler {
             placements_changed: false,
             deadlines: BTreeSet::new(),
             num_synthesizing: 0,
-            circuits: HashMap::new(),
+            circuits: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            warmup_failures: BTreeMap::new(),
             devices: Devices::new(config.devices.iter().cloned(), config.health),
-            circuit_memory: HostMemory::new(config.circuit_memory_budget_bytes),
-            witness_memory: HostMemory::new(config.host_memory_budget_bytes),
+            memory: HostMemory::new(config.host_memory_budget_bytes),
             key_check: None,
             durable: Durable::default(),
             next_job: 1,
@@ -212,10 +227,12 @@ impl Actor for Scheduler {
         self.durable.start(&address);
         self.own = Some(OwnAddress {
             lane_freed: address.clone().recipient(),
+            srs_preloaded: address.clone().recipient(),
             ticket_released: address.recipient(),
         });
         // Idempotent: ticks that were missed come in a burst.
-        ctx.run_interval(self.config.pace.scheduler_tick, |actor, _| actor.pump());
+        ctx.run_interval(self.config.pace.scheduler_tick, |actor, _| actor.tick());
+        self.want_warmup();
         self.publish();
     }
 }

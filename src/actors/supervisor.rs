@@ -40,6 +40,7 @@ use crate::messages::lifecycle::{
     ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
     StopActor, Withdrawal,
 };
+use crate::messages::srs::{EvictCircuit, PreloadCircuit};
 use crate::messages::status::{EngineStatus, StatusBoard};
 use crate::messages::synthesis::{DecodeRequest, SynthesizerPeers, SynthesizerReady};
 
@@ -63,6 +64,8 @@ pub struct SupervisorConfig {
 pub struct EngineLinks {
     pub submit: Recipient<SubmitJob>,
     pub cancel: Recipient<CancelJob>,
+    pub preload: Recipient<PreloadCircuit>,
+    pub evict: Recipient<EvictCircuit>,
     pub attach: Recipient<AttachJob>,
     /// Changes when the Synthesizer is rebuilt.
     pub decode: watch::Receiver<Recipient<DecodeRequest>>,
@@ -370,6 +373,8 @@ impl Actor for Supervisor {
         let links = EngineLinks {
             submit: self.scheduler().clone().recipient(),
             cancel: self.scheduler().clone().recipient(),
+            preload: self.scheduler().clone().recipient(),
+            evict: self.scheduler().clone().recipient(),
             attach: self.scheduler().clone().recipient(),
             decode: decode_reader,
             shutdown: ctx.address().recipient(),

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, unbounded, Receiver, Sender, TrySendError};
 
+pub use crate::backend::host::host_memory_bytes;
 use crate::backend::steps::ProofSteps;
 use crate::backend::{
     BackendEvent, BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex,
@@ -28,9 +29,6 @@ use crate::policy::plan::{ProvePlan, QuerySet};
 
 /// Commands a lane may have waiting: begin, one stage, clear, and room to spare. More would break the contract.
 const MAX_QUEUED_COMMANDS: usize = 8;
-
-/// Memory assumed where the system does not say how much there is.
-const FALLBACK_MEMORY_BYTES: u64 = 8 << 30;
 
 /// How much of the host the `cpu` device may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,20 +45,6 @@ impl Default for CpuConfig {
     fn default() -> Self {
         Self { num_lanes: 1, memory_bytes: host_memory_bytes(), num_threads: None }
     }
-}
-
-/// The host's memory, or what its control group allows, in bytes.
-pub fn host_memory_bytes() -> u64 {
-    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-        Some(kib * 1024)
-    });
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
-        .ok()
-        .and_then(|text| text.trim().parse::<u64>().ok());
-    let total = total.unwrap_or(FALLBACK_MEMORY_BYTES);
-    limit.map_or(total, |limit| total.min(limit))
 }
 
 /// Opens the host itself as a device, named `cpu`.

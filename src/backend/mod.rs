@@ -17,6 +17,7 @@
 //! ```
 
 pub mod cpu;
+pub mod host;
 pub mod sim;
 pub mod steps;
 

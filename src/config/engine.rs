@@ -1,15 +1,20 @@
 //! What the configuration means to an engine.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Config, DeviceChoice, GpusConfig};
 use crate::actors::gpu_device::{DeviceConfig, FactorySpawner};
 use crate::backend::cpu::host_memory_bytes;
 use crate::backend::sim::SimFleet;
+use crate::circuits::CircuitSpec;
 use crate::engine::memory::HostBudgets;
+use crate::engine::preload;
 use crate::engine::{DeviceSpec, EngineConfig};
 use crate::error::ConfigError;
+use crate::ids::DeviceId;
 use crate::journal::{JournalConfig, Retention};
+use crate::policy::batch::BatchPolicy;
 use crate::policy::selector::DeviceSelector;
 
 /// Backends that this build can drive, by the names that devices are asked for with.
@@ -40,15 +45,25 @@ impl Config {
             max_restarts: self.gpus.max_restarts,
             restart_window: seconds(self.gpus.restart_window_s),
             quarantine: seconds(self.gpus.quarantine_s),
+            batches: BatchPolicy {
+                max_partitions: self.scheduler.batch_partitions,
+                max_time: seconds(self.scheduler.batch_limit_s),
+            },
+            cpu_fallback: self.gpus.cpu_fallback,
+            idle_limit: (self.srs.idle_limit_s > 0).then(|| seconds(self.srs.idle_limit_s)),
             ..EngineConfig::default()
         };
+        engine.reserved_for_critical = self.reserved_for_critical(&engine.devices)?;
+        let params_dir = self.params_dir();
+        let circuits = self.warmup_circuits()?.into_iter();
+        engine.warmup = circuits.map(|spec| preload::circuit(spec, &params_dir)).collect();
         if self.synthesis.threads > 0 {
             engine.synthesis_threads = self.synthesis.threads as usize;
         }
-        let has_cpu_device = engine.devices.iter().any(|spec| matches!(spec, DeviceSpec::Cpu { .. }));
+        let has_cpu_device = self.gpus.cpu_fallback
+            || engine.devices.iter().any(|spec| matches!(spec, DeviceSpec::Cpu { .. }));
         let budgets = self.host_budgets(has_cpu_device)?;
-        engine.host_memory_budget_bytes = budgets.witness_bytes;
-        engine.circuit_memory_budget_bytes = budgets.circuit_bytes;
+        engine.host_memory_budget_bytes = budgets.engine_bytes;
         engine.device.budget_bytes = self.gpus.memory_budget.bytes();
         if matches!(engine.devices[..], [DeviceSpec::Cpu { .. }]) {
             engine.device.budget_bytes = Some(budgets.cpu_device_bytes);
@@ -68,8 +83,55 @@ impl Config {
 
     fn host_budgets(&self, has_cpu_device: bool) -> Result<HostBudgets, ConfigError> {
         let cpu_device = if has_cpu_device { self.gpus.memory_budget.bytes() } else { None };
-        let fixed = [self.memory.circuit_budget.bytes(), self.memory.witness_budget.bytes(), cpu_device];
+        let fixed = [self.memory.budget.bytes(), cpu_device];
         HostBudgets::with_fixed(host_memory_bytes(), has_cpu_device, fixed)
+    }
+
+    /// The circuits of `[srs] warmup`.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] naming one that is not known, or is listed twice.
+    pub(super) fn warmup_circuits(&self) -> Result<Vec<CircuitSpec>, ConfigError> {
+        let value = |what: String| ConfigError::Value { key: "srs.warmup".to_owned(), what };
+        let mut specs: Vec<CircuitSpec> = Vec::new();
+        for id in &self.srs.warmup {
+            let spec = CircuitSpec::by_id(id)
+                .ok_or_else(|| value(format!("`{id}` is no circuit: `cuzk circuits` lists them")))?;
+            if specs.contains(&spec) {
+                return Err(value(format!("{id} is listed twice")));
+            }
+            specs.push(spec);
+        }
+        Ok(specs)
+    }
+
+    /// The ids of `[gpus] critical_devices`, which are named as devices are chosen.
+    fn reserved_for_critical(&self, devices: &[DeviceSpec]) -> Result<BTreeSet<DeviceId>, ConfigError> {
+        let ids: Vec<DeviceId> = devices.iter().map(DeviceSpec::device_id).collect();
+        let mut reserved = BTreeSet::new();
+        for name in &self.gpus.critical_devices {
+            let named = match ids.iter().find(|id| id.as_str().eq_ignore_ascii_case(name)) {
+                Some(id) => vec![id.clone()],
+                None => self.ids_of_selector(name)?,
+            };
+            if named.is_empty() || !named.iter().all(|id| ids.contains(id)) {
+                let all: Vec<&str> = ids.iter().map(DeviceId::as_str).collect();
+                let what = format!("`{name}` is none of the devices that prove: {}", all.join(", "));
+                return Err(ConfigError::Value { key: "gpus.critical_devices".to_owned(), what });
+            }
+            reserved.extend(named);
+        }
+        Ok(reserved)
+    }
+
+    /// The CUDA devices that `name` selects.
+    fn ids_of_selector(&self, name: &str) -> Result<Vec<DeviceId>, ConfigError> {
+        let Ok(selector) = name.parse::<DeviceSelector>() else { return Ok(Vec::new()) };
+        if !cfg!(feature = "cuda") {
+            return Ok(Vec::new());
+        }
+        let specs = cuda_specs(&[selector], self.lanes_per_gpu())?;
+        Ok(specs.iter().map(DeviceSpec::device_id).collect())
     }
 
     /// The smallest budget that any chosen device will have, where that can be told before it is opened.
@@ -113,7 +175,10 @@ impl Config {
             DeviceChoice::Auto => match cuda_specs(&[], self.lanes_per_gpu()) {
                 Ok(gpus) => Ok(gpus),
                 Err(reason) => {
-                    tracing::debug!(%reason, "no GPU is used");
+                    // Documented, and yet no matter of course where GPUs could be driven.
+                    if cfg!(feature = "cuda") {
+                        tracing::warn!(%reason, "no GPU is used: the CPU proves");
+                    }
                     Ok(vec![self.cpu_spec()])
                 }
             },
@@ -169,17 +234,18 @@ mod tests {
         let total = |config: &Config| {
             let engine = config.engine_config().unwrap();
             let device_bytes = engine.device.budget_bytes.unwrap_or(0);
-            engine.circuit_memory_budget_bytes + engine.host_memory_budget_bytes + device_bytes
+            engine.host_memory_budget_bytes + device_bytes
         };
         let mut config = Config::default();
         assert!(total(&config) <= host_bytes / 10 * 9);
-        config.memory.witness_budget = "256MiB".parse().unwrap();
+        config.memory.budget = "256MiB".parse().unwrap();
+        assert!(total(&config) <= host_bytes / 10 * 9);
         config.gpus.memory_budget = "128MiB".parse().unwrap();
         assert!(total(&config) <= host_bytes / 10 * 9);
-        config.memory.circuit_budget = MemoryBudget::Size(ByteSize(host_bytes));
+        config.memory.budget = MemoryBudget::Size(ByteSize(host_bytes));
         let error = config.engine_config().unwrap_err();
         assert!(
-            matches!(error, ConfigError::Value { ref key, .. } if key.contains("memory.circuit_budget")),
+            matches!(error, ConfigError::Value { ref key, .. } if key.contains("memory.budget")),
             "{error}"
         );
     }

@@ -1,5 +1,6 @@
 //! What an engine is built from.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,12 +15,14 @@ use crate::actors::synthesizer::SynthesizerConfig;
 use crate::actors::{ArbiterLayout, Pace};
 use crate::backend::cpu::{host_memory_bytes, CpuConfig, CpuFactory};
 use crate::backend::sim::{SimConfig, SimFactory};
-use crate::circuits::WorkDecoder;
+use crate::circuits::{WorkDecoder, Workload};
 use crate::ids::DeviceId;
 use crate::journal::JournalConfig;
 use crate::messages::events::EventSink;
+use crate::policy::batch::BatchPolicy;
 use crate::policy::health::HealthPolicy;
 use crate::policy::queue::QueuePolicy;
+use crate::policy::role::Role;
 
 /// One device the engine shall own.
 #[derive(Clone)]
@@ -73,19 +76,28 @@ impl fmt::Debug for DeviceSpec {
 pub struct EngineConfig {
     /// The devices, each under a name of its own.
     pub devices: Vec<DeviceSpec>,
+    /// Those of them that take CRITICAL work and nothing else.
+    pub reserved_for_critical: BTreeSet<DeviceId>,
+    /// Whether the CPU proves what no other device is left for. If not, such work fails. Without another device than the
+    /// CPU this means nothing.
+    pub cpu_fallback: bool,
+    /// Circuits that are loaded, on the host and on the devices, before the engine counts as ready, and stay. Of these
+    /// workloads only key and shape are used ([`crate::engine::preload::circuit`] makes one of a Filecoin circuit).
+    pub warmup: Vec<Arc<dyn Workload>>,
+    /// How long a circuit may be idle before it is let go of, on the host and on the devices. `None`: until its memory is
+    /// wanted.
+    pub idle_limit: Option<Duration>,
     /// Folder of the Filecoin parameter files.
     pub params_dir: PathBuf,
     /// Folder in which recorded circuit shapes are kept between runs. `None`: recorded anew each time.
     pub shape_cache_dir: Option<PathBuf>,
     /// Folder in which the verdict on a parameter file is kept. `None`: every point is checked at every load.
     pub verdict_dir: Option<PathBuf>,
-    /// Bytes of host memory that witnesses and their row values may take at a time. Too low: devices wait for
-    /// witnesses (one partition is always let through). Too high: the host swaps.
+    /// Bytes of host memory that circuits (shape and SRS) and witnesses may take together. Whoever
+    /// comes first in the queue gets what is free; idle circuits are let go for those that wait. One witness and one
+    /// circuit are always let through, and so is the circuit of a CRITICAL job. Too low: parameter files are read again
+    /// and again, and devices wait for witnesses. Too high: the host swaps.
     pub host_memory_budget_bytes: u64,
-    /// Bytes of host memory that circuits (shape and SRS) may take. One that is to be loaded waits until it fits beside
-    /// those in use; idle ones are let go for it. One is always let through, and so is one of a CRITICAL job. Too low:
-    /// parameter files are read again and again, and jobs of different circuits wait for each other.
-    pub circuit_memory_budget_bytes: u64,
     /// Jobs that may wait or run at a time; one more is refused. CRITICAL ones have a limit of their own, four times
     /// as high.
     pub max_queued_jobs: usize,
@@ -109,6 +121,9 @@ pub struct EngineConfig {
     pub aging_step: Duration,
     /// How long work whose SRS is resident on a free device may go before older work of the same level.
     pub affinity_limit: Duration,
+    /// Partitions of one circuit that a device proves one after the other while others of the same level wait, and for
+    /// how long.
+    pub batches: BatchPolicy,
     /// How long a device may take to open before it counts as lost.
     pub device_start_limit: Duration,
     /// Restarts of one device actor within [`EngineConfig::restart_window`] before it is quarantined.
@@ -149,11 +164,14 @@ impl Default for EngineConfig {
         let budgets = HostBudgets::of(host_memory_bytes(), true);
         Self {
             devices: vec![DeviceSpec::Cpu { threads: 0, lanes: 1 }],
+            reserved_for_critical: BTreeSet::new(),
+            cpu_fallback: false,
+            warmup: Vec::new(),
+            idle_limit: None,
             params_dir: PathBuf::from("/var/tmp/filecoin-proof-parameters"),
             shape_cache_dir: None,
             verdict_dir: None,
-            host_memory_budget_bytes: budgets.witness_bytes,
-            circuit_memory_budget_bytes: budgets.circuit_bytes,
+            host_memory_budget_bytes: budgets.engine_bytes,
             max_queued_jobs: 256,
             max_attempts: 3,
             synthesis_threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -164,6 +182,7 @@ impl Default for EngineConfig {
             device: DeviceConfig::default(),
             aging_step: Duration::from_secs(300),
             affinity_limit: Duration::from_secs(30),
+            batches: BatchPolicy { max_partitions: 32, max_time: Duration::from_secs(120) },
             device_start_limit: Duration::from_secs(60),
             max_restarts: 3,
             restart_window: Duration::from_secs(60),
@@ -178,16 +197,30 @@ impl Default for EngineConfig {
 impl EngineConfig {
     /// The same, as the Supervisor takes it.
     pub(super) fn into_supervisor(self) -> SupervisorConfig {
-        let devices: Vec<_> = self.devices.iter().map(DeviceSpec::spawner).collect();
+        let mut devices: Vec<_> = self.devices.iter().map(DeviceSpec::spawner).collect();
+        let mut roles: Vec<(DeviceId, Role)> = devices
+            .iter()
+            .map(|spawner| {
+                let is_reserved = self.reserved_for_critical.contains(&spawner.device_id());
+                (spawner.device_id(), if is_reserved { Role::ReservedForCritical } else { Role::General })
+            })
+            .collect();
+        let cpu = DeviceSpec::Cpu { threads: 0, lanes: 1 }.spawner();
+        if self.cpu_fallback && roles.iter().all(|(id, _)| *id != cpu.device_id()) {
+            roles.push((cpu.device_id(), Role::Fallback));
+            devices.push(cpu);
+        }
         let scheduler = SchedulerConfig {
-            devices: devices.iter().map(|spawner| spawner.device_id()).collect(),
+            devices: roles,
             max_queued_jobs: self.max_queued_jobs,
             max_attempts: self.max_attempts,
             retained_results: self.retained_results,
             host_memory_budget_bytes: self.host_memory_budget_bytes,
-            circuit_memory_budget_bytes: self.circuit_memory_budget_bytes,
             max_synthesizing: self.synthesis_threads.max(1),
             queue: QueuePolicy { aging_step: self.aging_step, affinity_limit: self.affinity_limit },
+            batches: self.batches,
+            warmup: self.warmup,
+            idle_limit: self.idle_limit,
             health: HealthPolicy {
                 window: self.restart_window,
                 // Two invalid proofs, or four failures of other kinds.

@@ -13,6 +13,7 @@ use crate::error::DeviceError;
 use crate::groth16::Proof;
 use crate::ids::{CircuitId, DeviceId, WorkRef};
 use crate::messages::job::Priority;
+use crate::messages::srs::Eviction;
 
 /// Set once to stop work at its next stage boundary. Clones share the flag.
 #[derive(Clone, Default)]
@@ -141,9 +142,9 @@ pub struct StageFinished {
     pub elapsed: Duration,
 }
 
-/// Command: free a circuit's SRS on this device. `Ok(false)`: it was not resident.
+/// Command: free a circuit's SRS on this device.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<bool, DeviceError>")]
+#[rtype(result = "Result<Eviction, DeviceError>")]
 pub struct EvictSrs {
     pub circuit: CircuitId,
     /// While a partition uses it: `true`, it is freed with the last one that does; `false`, this is refused.

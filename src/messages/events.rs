@@ -104,7 +104,7 @@ pub enum EventKind {
         reserved_bytes: u64,
         in_use_bytes: u64,
     },
-    /// Reserved host memory, whenever it changed: of witnesses and row values, and of circuits.
+    /// Reserved host memory, whenever it changed: of witnesses, and of circuits.
     HostMemory {
         witness_bytes: u64,
         circuit_bytes: u64,
@@ -130,7 +130,7 @@ pub enum EventKind {
         kind: WorkKind,
         reason: String,
     },
-    /// A witness is asked for; `num_bytes` are reserved for it and its row values.
+    /// A witness is asked for; `num_bytes` are reserved for it.
     WitnessBegun {
         job: JobId,
         partition: PartitionIndex,

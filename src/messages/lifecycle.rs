@@ -10,6 +10,7 @@ use crate::backend::{DeviceInfo, MemoryModel};
 use crate::error::DeviceError;
 use crate::ids::{CircuitId, DeviceId};
 use crate::messages::device::{EvictSrs, ProvePartition};
+use crate::messages::srs::PreloadSrs;
 
 /// Fact, device -> Supervisor and Scheduler: the backend is open and proved its known answer.
 /// Sent once per actor; one [`crate::messages::device::LaneCredit`] per lane may be made.
@@ -42,6 +43,7 @@ pub struct DeviceMemory {
 pub struct DeviceAddress {
     pub prove: Recipient<ProvePartition>,
     pub evict: Recipient<EvictSrs>,
+    pub preload: Recipient<PreloadSrs>,
 }
 
 /// Fact, device -> Supervisor and Scheduler: this device takes no more work. Every partition it held is reported

@@ -5,5 +5,6 @@ pub mod events;
 pub mod job;
 pub mod journal;
 pub mod lifecycle;
+pub mod srs;
 pub mod status;
 pub mod synthesis;

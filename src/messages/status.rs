@@ -33,9 +33,13 @@ pub type StatusBoard = Arc<DashMap<DeviceId, DeviceStatus>>;
 /// The whole engine at one moment. Made by the Scheduler; reading it waits for nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct EngineStatus {
-    /// Jobs are accepted and at least one device can prove them.
+    /// Jobs are accepted, what was to be loaded first is loaded, and at least one device can prove.
     pub ready: bool,
-    /// Why not, or what is not as it should be.
+    /// Ready, and something is not as it should be.
+    pub degraded: bool,
+    /// No device is left and none will come back: why. Nothing will ever be proved again, and a process may end.
+    pub fatal: Option<String>,
+    /// Why not ready, or what is not as it should be.
     pub reasons: Vec<String>,
     pub draining: bool,
     pub uptime_ms: u64,
@@ -47,11 +51,35 @@ pub struct EngineStatus {
     /// Jobs of the journal that are still to be decoded and queued again.
     pub recovering: u64,
     pub totals: Totals,
+    /// Of the host's memory, for witnesses.
     pub host_memory_reserved_bytes: u64,
-    pub host_memory_budget_bytes: u64,
     /// Of circuits: loaded, being loaded, and let go but still held by running work.
     pub circuit_memory_reserved_bytes: u64,
-    pub circuit_memory_budget_bytes: u64,
+    /// Part of that: circuits that stay until they are evicted.
+    pub circuit_memory_pinned_bytes: u64,
+    /// What all of it together may be.
+    pub host_memory_budget_bytes: u64,
+}
+
+impl EngineStatus {
+    /// The part of it that a health check asks for.
+    pub fn readiness(&self) -> Readiness {
+        Readiness {
+            ready: self.ready,
+            degraded: self.degraded,
+            fatal: self.fatal.clone(),
+            reasons: self.reasons.clone(),
+        }
+    }
+}
+
+/// Whether an engine can prove, and what is not as it should be. See [`EngineStatus`] for the fields.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Readiness {
+    pub ready: bool,
+    pub degraded: bool,
+    pub fatal: Option<String>,
+    pub reasons: Vec<String>,
 }
 
 /// A device as the Scheduler sees it, with the device's own figures where it has answered.
@@ -64,6 +92,8 @@ pub struct EngineDeviceStatus {
     pub state: String,
     /// `healthy`, `degraded`, `quarantined`, `probation`.
     pub health: String,
+    /// `general`, `reserved-for-critical`, `fallback`.
+    pub role: String,
     pub num_lanes: u32,
     pub lanes_busy: u32,
     pub memory_total_bytes: u64,
@@ -101,6 +131,8 @@ pub struct CircuitStatus {
     pub state: String,
     /// Shape and SRS: reserved for it.
     pub num_bytes: u64,
+    /// It stays until it is evicted.
+    pub pinned: bool,
 }
 
 /// A job that has not ended.
@@ -130,6 +162,8 @@ pub struct Totals {
     pub deadline_exceeded: u64,
     /// Partitions given to a device.
     pub dispatched: u64,
+    /// Of these, given to a fallback because no other device was left for them.
+    pub fallback: u64,
     /// Partitions given to a device again after a failure.
     pub retried: u64,
     /// Proofs that did not verify.

@@ -1,4 +1,4 @@
-//! What is let in: the limit of the job queue, the identity of work, and the budget of host memory.
+//! What is let in: the limit of the job queue, and the identity of work.
 
 use std::collections::HashMap;
 
@@ -88,55 +88,8 @@ impl Identities {
     }
 }
 
-/// Bytes reserved before they are allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ByteBudget {
-    limit_bytes: u64,
-    reserved_bytes: u64,
-}
-
-impl ByteBudget {
-    pub fn new(limit_bytes: u64) -> Self {
-        Self { limit_bytes, reserved_bytes: 0 }
-    }
-
-    /// Reserves if it fits. If nothing at all is reserved it always does: otherwise a budget below the size of one
-    /// partition would stop the engine for good.
-    #[must_use]
-    pub fn reserve(&mut self, num_bytes: u64) -> bool {
-        let after = self.reserved_bytes.saturating_add(num_bytes);
-        let fits = after <= self.limit_bytes || self.reserved_bytes == 0;
-        if fits {
-            self.reserved_bytes = after;
-        }
-        fits
-    }
-
-    /// Reserves over the limit: for memory that is taken already, or for work that must not wait.
-    pub fn reserve_beyond(&mut self, num_bytes: u64) {
-        self.reserved_bytes = self.reserved_bytes.saturating_add(num_bytes);
-    }
-
-    /// # Panics
-    /// If more is released than was reserved: the books are wrong.
-    pub fn release(&mut self, num_bytes: u64) {
-        self.reserved_bytes =
-            self.reserved_bytes.checked_sub(num_bytes).expect("what is released was reserved before");
-    }
-
-    pub fn reserved_bytes(&self) -> u64 {
-        self.reserved_bytes
-    }
-
-    pub fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::ids::DeviceId;
 
@@ -179,29 +132,5 @@ mod tests {
         assert_eq!(identities.find(&base), Some(JobId(2)));
         identities.remove(&base, JobId(2));
         assert!(identities.is_empty());
-    }
-
-    proptest! {
-        /// Exact counts: over the limit only by the one partition that is always let through, and back to zero.
-        #[test]
-        fn budget_is_exact(sizes in prop::collection::vec((0u64..100, any::<bool>()), 0..300)) {
-            let mut budget = ByteBudget::new(150);
-            let mut held = Vec::new();
-            for (size, release) in sizes {
-                if release {
-                    if let Some(size) = held.pop() {
-                        budget.release(size);
-                    }
-                } else if budget.reserve(size) {
-                    held.push(size);
-                }
-                prop_assert_eq!(budget.reserved_bytes(), held.iter().sum::<u64>());
-                prop_assert!(budget.reserved_bytes() <= 150);
-            }
-            for size in held.drain(..) {
-                budget.release(size);
-            }
-            prop_assert_eq!(budget.reserved_bytes(), 0);
-        }
     }
 }

@@ -78,8 +78,7 @@ fn engine_config(
     let tick = seconds(engine.tick_s);
     Ok(EngineConfig {
         devices: devices(scenario, &host)?,
-        host_memory_budget_bytes: scenario.host.witness_memory.0,
-        circuit_memory_budget_bytes: scenario.host.circuit_memory.0,
+        host_memory_budget_bytes: scenario.host.memory.0,
         max_queued_jobs: engine.max_queued_jobs,
         max_attempts: engine.max_attempts,
         synthesis_threads: scenario.host.workers,

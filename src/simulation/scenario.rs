@@ -53,10 +53,8 @@ pub struct Scenario {
 pub struct HostScenario {
     /// Witnesses, verifications and loads at a time.
     pub workers: usize,
-    /// As `[memory] witness_budget` of the engine's configuration.
-    pub witness_memory: ByteSize,
-    /// As `[memory] circuit_budget`.
-    pub circuit_memory: ByteSize,
+    /// As `[memory] budget` of the engine's configuration: circuits and witnesses.
+    pub memory: ByteSize,
     /// Of parameter files, checked.
     #[serde(default = "one")]
     pub read_gib_per_s: f64,
@@ -476,8 +474,7 @@ mod tests {
         hours = 1.0
         [host]
         workers = 1
-        witness_memory = "1GiB"
-        circuit_memory = "8GiB"
+        memory = "9GiB"
         [[device]]
         model = "card"
         vram = "8GiB"

@@ -3,6 +3,7 @@
 use cuzk::backend::MemoryModel;
 use cuzk::error::ErrorClass;
 use cuzk::messages::lifecycle::{DeviceMemory, DeviceReady, Drain, EndJobs};
+use cuzk::messages::srs::Residence;
 use cuzk::messages::synthesis::{CircuitMeasured, CircuitNeeds};
 use cuzk::policy::plan::{ShapeSummary, SrsSummary};
 
@@ -12,27 +13,27 @@ use crate::rig::{circuit, circuit_with, partition_bytes, result};
 #[test]
 fn a_circuit_is_read_only_once_its_memory_is_reserved() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let first = rig.submit(&circuit("first", &[2])).await;
-        rig.load(60).await;
+        rig.load(6000).await;
         let held = rig.witness().await;
         let _second = rig.submit(&circuit("second", &[3])).await;
         let command = rig.measure().await;
-        rig.measured(&command, 60);
+        rig.measured(&command, 6000);
         rig.nothing_asked().await;
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 60);
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 6000);
 
         rig.cancel(first.ticket.job()).await;
         rig.nothing_asked().await;
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 60, "a worker still reads it");
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 6000, "a worker still reads it");
         drop(held);
         let command = rig.prepare().await;
         assert_eq!(command.workload.circuit().as_str(), "second");
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 60);
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 6000);
         // What it takes in the end counts, not what was thought.
-        rig.prepared(command, 75);
+        rig.prepared(command, 7500);
         rig.witness().await;
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 75);
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 7500);
         rig.end().await;
     });
 }
@@ -40,11 +41,11 @@ fn a_circuit_is_read_only_once_its_memory_is_reserved() {
 #[test]
 fn a_circuit_that_nobody_waits_for_any_more_is_not_loaded() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let first = rig.submit(&circuit("first", &[2])).await;
         let command = rig.measure().await;
         rig.cancel(first.ticket.job()).await;
-        rig.measured(&command, 60);
+        rig.measured(&command, 6000);
         rig.nothing_asked().await;
         assert_eq!(rig.status().await.circuits, []);
         rig.end().await;
@@ -54,13 +55,13 @@ fn a_circuit_that_nobody_waits_for_any_more_is_not_loaded() {
 #[test]
 fn a_circuit_of_a_critical_job_does_not_wait_for_memory() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let _first = rig.submit(&circuit("first", &[2])).await;
-        rig.load(60).await;
+        rig.load(6000).await;
         rig.witness().await;
         let _critical = rig.submit_as(&circuit("second", &[3]), Priority::Critical).await.unwrap();
-        rig.load(60).await;
-        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 120);
+        rig.load(6000).await;
+        assert_eq!(rig.status().await.circuit_memory_reserved_bytes, 12_000);
         rig.end().await;
     });
 }
@@ -68,13 +69,13 @@ fn a_circuit_of_a_critical_job_does_not_wait_for_memory() {
 #[test]
 fn jobs_that_come_later_do_not_keep_a_circuit_waiting_for_ever() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let first = rig.submit(&circuit("first", &[2])).await;
-        rig.load(60).await;
+        rig.load(6000).await;
         let held = rig.witness().await;
         let _second = rig.submit(&circuit("second", &[3])).await;
         let command = rig.measure().await;
-        rig.measured(&command, 60);
+        rig.measured(&command, 6000);
         // Of the circuit that is loaded, and behind the one that waits.
         let _third = rig.submit(&circuit_with("first", &srs_of_first(&held), &[4])).await;
         rig.nothing_asked().await;
@@ -87,7 +88,7 @@ fn jobs_that_come_later_do_not_keep_a_circuit_waiting_for_ever() {
         assert_eq!(command.workload.circuit().as_str(), "second");
         let Some(rig::Asked::Measure(later)) = asked.pop() else { panic!("{asked:?}") };
         assert_eq!(later.circuit.as_str(), "first");
-        rig.prepared(command, 60);
+        rig.prepared(command, 6000);
         assert_eq!(rig.witness().await.workload.circuit().as_str(), "second");
         rig.end().await;
     });
@@ -102,9 +103,9 @@ fn srs_of_first(
 #[test]
 fn a_circuit_larger_than_the_budget_is_let_through_alone() {
     on_paused_arbiter(async {
-        let mut rig = Rig::start(Settings { circuit_budget_bytes: 100, ..Settings::default() });
+        let mut rig = Rig::start(Settings { host_budget_bytes: 10_000, ..Settings::default() });
         let _first = rig.submit(&circuit("first", &[2])).await;
-        rig.load(600).await;
+        rig.load(60000).await;
         rig.witness().await;
         rig.end().await;
     });
@@ -114,10 +115,11 @@ fn a_circuit_larger_than_the_budget_is_let_through_alone() {
 fn a_cancelled_witness_counts_until_its_worker_has_let_go() {
     on_paused_arbiter(async {
         let partition_bytes = partition_bytes();
-        let mut rig = Rig::start(Settings { witness_budget_bytes: partition_bytes, ..Settings::default() });
+        let mut rig =
+            Rig::start(Settings { host_budget_bytes: 6000 + partition_bytes, ..Settings::default() });
         let workload = circuit("squares", &[2]);
         let first = rig.submit(&workload).await;
-        rig.load(60).await;
+        rig.load(6000).await;
         let held = rig.witness().await;
         let _second = rig.submit(&workload).await;
         assert_eq!(rig.cancel(first.ticket.job()).await, CancelOutcome::WasQueued);
@@ -238,6 +240,100 @@ fn b27_critical_work_has_a_larger_limit_of_its_own_and_a_refusal_says_so() {
             assert_eq!(limit, if priority == Priority::Critical { 8 } else { 2 });
             assert_eq!(error.class(), ErrorClass::Retry);
         }
+        rig.end().await;
+    });
+}
+
+#[test]
+fn b28_released_memory_goes_to_the_highest_ranked_waiter() {
+    on_paused_arbiter(async {
+        let partition_bytes = partition_bytes();
+        let budget = 6000 + 2 * partition_bytes;
+        let mut rig = Rig::start(Settings { host_budget_bytes: budget, ..Settings::default() });
+        let workload = circuit("squares", &[2, 3, 4, 5]);
+        let _normal = rig.submit(&workload).await;
+        rig.load(6000).await;
+        let (first, second) = (rig.witness().await, rig.witness().await);
+        rig.nothing_asked().await;
+        let high = rig.submit_as(&workload, Priority::High).await.unwrap();
+        rig.nothing_asked().await;
+        // A partition ends, and with it goes its memory: once its proof is verified.
+        rig.device_ready(0, 1);
+        rig.synthesized(first);
+        let proving = rig.next_placed().await;
+        rig.proved(proving);
+        let verify = rig.verify().await;
+        rig.nothing_asked().await;
+        let reserved = rig.status().await.host_memory_reserved_bytes;
+        assert_eq!(reserved, 2 * partition_bytes, "it may have to be proved again");
+        rig.verdict(verify, true);
+        let next = rig.witness().await;
+        assert_eq!(next.at.job, high.ticket.job(), "not the job that was there first");
+        drop((second, next));
+        rig.end().await;
+    });
+}
+
+#[test]
+fn b28_a_circuit_that_waits_gets_what_a_lower_job_releases() {
+    on_paused_arbiter(async {
+        let partition_bytes = partition_bytes();
+        // Beside the first circuit there is room for four partitions; the second circuit takes all of that but one.
+        let budget = 6000 + 4 * partition_bytes;
+        let mut rig = Rig::start(Settings { host_budget_bytes: budget, ..Settings::default() });
+        let _low = rig.submit(&circuit("first", &[2, 3, 4, 5, 6, 7])).await;
+        rig.load(6000).await;
+        let (first, second) = (rig.witness().await, rig.witness().await);
+        let _high = rig.submit_as(&circuit("second", &[2]), Priority::High).await.unwrap();
+        let command = rig.measure().await;
+        rig.measured(&command, 3 * partition_bytes);
+        // There is room for witnesses of the first, but the second goes first.
+        rig.synthesized(first);
+        rig.nothing_asked().await;
+        rig.device_ready(0, 1);
+        let proving = rig.next_placed().await;
+        rig.proved(proving);
+        let verify = rig.verify().await;
+        rig.verdict(verify, true);
+        rig.nothing_asked().await;
+        // The lower job ends, and a worker lets go of what it still had.
+        rig.cancel(second.at.job).await;
+        drop(second);
+        let loading = rig.prepare().await;
+        assert_eq!(loading.workload.circuit().as_str(), "second");
+        drop(loading);
+        rig.end().await;
+    });
+}
+
+#[test]
+fn a_preload_is_asked_of_the_host_and_then_of_each_device() {
+    on_paused_arbiter(async {
+        let mut rig = Rig::start(Settings::default());
+        rig.device_ready(0, 1);
+        rig.device_ready(1, 1);
+        let answer = rig.preload(&circuit("squares", &[2]), true);
+        rig.load(60).await;
+        let asked = [rig.asked.next().await, rig.asked.next().await];
+        assert_eq!(rig.status().await.host_memory_reserved_bytes, 2 * partition_bytes());
+        for asked in asked {
+            let rig::Asked::Preload(command) = asked else { panic!("{asked:?}") };
+            rig.preloaded(command, Residence::Resident { num_bytes: 33 });
+        }
+        let loaded = answer.await.expect("the Scheduler lives").unwrap();
+        assert_eq!((loaded.host_bytes, loaded.devices.len(), loaded.pinned), (60, 2, true));
+        let status = rig.status().await;
+        assert_eq!((status.host_memory_reserved_bytes, status.circuit_memory_pinned_bytes), (0, 60));
+        // A device that was rebuilt is asked again, and nobody waits for that.
+        rig.device_ready(1, 2);
+        let rig::Asked::Preload(command) = rig.asked.next().await else { panic!("a preload") };
+        assert_eq!(command.credit.device().as_str(), "fake-1");
+        // It dies over it: its memory comes back all the same.
+        rig.scheduler.do_send(cuzk::messages::lifecycle::ActorDied {
+            actor: cuzk::messages::lifecycle::ActorName::Device(crate::rig::device(1)),
+        });
+        drop(command);
+        assert_eq!(rig.status().await.host_memory_reserved_bytes, 0);
         rig.end().await;
     });
 }

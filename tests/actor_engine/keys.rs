@@ -159,9 +159,9 @@ fn a_cancelled_check_ends_and_gives_its_memory_back() {
 #[test]
 fn a_check_gets_its_memory_before_new_witnesses_and_is_asked_again_of_a_new_synthesizer() {
     on_paused_arbiter(async {
-        let budget = 2 * crate::rig::partition_bytes();
+        let budget = 60 + 2 * crate::rig::partition_bytes();
         let mut rig =
-            Rig::start(Settings { num_devices: 1, witness_budget_bytes: budget, ..Settings::default() });
+            Rig::start(Settings { num_devices: 1, host_budget_bytes: budget, ..Settings::default() });
         rig.device_ready(0, 1);
         let _job = rig.submit(&circuit("squares", &[2, 3, 4])).await;
         rig.load(60).await;

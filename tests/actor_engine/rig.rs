@@ -18,15 +18,18 @@ use cuzk::messages::job::{
     BlindingSource, CancelJob, CancelOutcome, JobAccepted, JobResult, Placement, Priority, SubmitJob,
 };
 use cuzk::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady, Drained, StopActor};
+use cuzk::messages::srs::{Eviction, PreloadCircuit, PreloadSrs, Residence, SrsPreloaded};
 use cuzk::messages::status::{EngineDeviceStatus, EngineStatus, StatusBoard};
 use cuzk::messages::synthesis::{
     CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, DecodedRequest, JobVerified,
     KeyChecked, KeyVerdict, MeasureCircuit, PartitionNeeds, PrepareCircuit, PreparedCircuit, ProofsVerified,
     SynthesizeWitness, SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs, WitnessSynthesized,
 };
+use cuzk::policy::batch::BatchPolicy;
 use cuzk::policy::health::HealthPolicy;
 use cuzk::policy::plan::{ShapeSummary, SrsSummary};
 use cuzk::policy::queue::QueuePolicy;
+use cuzk::policy::role::Role;
 use tokio::sync::watch;
 
 use crate::common::probe::{probe, probe_all, ProbeHandle};
@@ -44,6 +47,7 @@ pub enum Asked {
     CheckKey(CheckKey),
     VerifyJob(VerifyJob),
     Prove(ProvePartition),
+    Preload(PreloadSrs),
 }
 
 macro_rules! asked_from {
@@ -64,6 +68,7 @@ asked_from! {
     CheckKey(CheckKey),
     VerifyJob(VerifyJob),
     Prove(ProvePartition),
+    Preload(PreloadSrs),
 }
 
 /// What is not a fact: it has an answer.
@@ -84,12 +89,12 @@ impl Handler<DecodeRequest> for Answers {
 }
 
 impl Handler<EvictSrs> for Answers {
-    type Result = Result<bool, DeviceError>;
+    type Result = Result<Eviction, DeviceError>;
 
     fn handle(&mut self, evict: EvictSrs, _: &mut Context<Self>) -> Self::Result {
         // The test may be over.
         let _ = self.evictions.send(evict);
-        Ok(true)
+        Ok(Eviction::Freed { num_bytes: 7 })
     }
 }
 
@@ -98,8 +103,8 @@ pub struct Settings {
     pub num_devices: u32,
     pub max_attempts: u32,
     pub max_queued_jobs: usize,
-    pub witness_budget_bytes: u64,
-    pub circuit_budget_bytes: u64,
+    pub idle_limit: Option<Duration>,
+    pub host_budget_bytes: u64,
 }
 
 impl Default for Settings {
@@ -108,8 +113,8 @@ impl Default for Settings {
             num_devices: 2,
             max_attempts: 3,
             max_queued_jobs: 16,
-            witness_budget_bytes: 1 << 30,
-            circuit_budget_bytes: 1 << 30,
+            idle_limit: None,
+            host_budget_bytes: 1 << 30,
         }
     }
 }
@@ -122,6 +127,7 @@ pub struct Rig {
     pub drained: ProbeHandle<Drained>,
     status: watch::Receiver<Arc<EngineStatus>>,
     prove: Recipient<ProvePartition>,
+    preload: Recipient<PreloadSrs>,
     answers: Addr<Answers>,
     synthesizer: SynthesizerAddress,
 }
@@ -150,17 +156,19 @@ impl Rig {
         let (drained, drained_handle) = probe::<Drained>();
         let (status_sender, status) = watch::channel(Arc::new(EngineStatus::default()));
         let config = SchedulerConfig {
-            devices: (0..settings.num_devices).map(device).collect(),
+            devices: (0..settings.num_devices).map(|index| (device(index), Role::General)).collect(),
             max_queued_jobs: settings.max_queued_jobs,
             max_attempts: settings.max_attempts,
             retained_results: 4,
-            host_memory_budget_bytes: settings.witness_budget_bytes,
-            circuit_memory_budget_bytes: settings.circuit_budget_bytes,
+            host_memory_budget_bytes: settings.host_budget_bytes,
             max_synthesizing: 2,
             queue: QueuePolicy {
                 aging_step: Duration::from_secs(300),
                 affinity_limit: Duration::from_secs(30),
             },
+            batches: BatchPolicy { max_partitions: 4, max_time: Duration::from_secs(30) },
+            warmup: Vec::new(),
+            idle_limit: settings.idle_limit,
             health: HealthPolicy {
                 window: Duration::from_secs(60),
                 quarantine_points: 4,
@@ -181,7 +189,7 @@ impl Rig {
             check_key: peers.clone().recipient(),
             verify_job: peers.clone().recipient(),
         };
-        let prove = peers.recipient();
+        let (prove, preload) = (peers.clone().recipient(), peers.recipient());
         let rig = Self {
             scheduler,
             asked,
@@ -189,6 +197,7 @@ impl Rig {
             drained: drained_handle,
             status,
             prove,
+            preload,
             answers,
             synthesizer,
         };
@@ -217,7 +226,11 @@ impl Rig {
                 critical_limit_bytes: 1 << 30,
                 model: MemoryModel::Dedicated,
             },
-            address: DeviceAddress { prove: self.prove.clone(), evict: self.answers.clone().recipient() },
+            address: DeviceAddress {
+                prove: self.prove.clone(),
+                evict: self.answers.clone().recipient(),
+                preload: self.preload.clone(),
+            },
         }
     }
 
@@ -335,6 +348,29 @@ impl Rig {
             lease: command.lease,
             elapsed: Duration::ZERO,
         });
+    }
+
+    /// The answer comes when it is loaded.
+    pub fn preload(
+        &self,
+        workload: &Arc<dyn Workload>,
+        on_devices: bool,
+    ) -> actix::dev::Request<Scheduler, PreloadCircuit> {
+        self.scheduler.send(PreloadCircuit {
+            workload: Arc::clone(workload),
+            pinned: true,
+            on_devices,
+            priority: Priority::Normal,
+            span: tracing::Span::none(),
+        })
+    }
+
+    /// As a device of the first life that answers; its lane is free afterwards.
+    pub fn preloaded(&self, command: PreloadSrs, residence: Residence) {
+        let (device, circuit) = (command.credit.device().clone(), command.work.circuit.clone());
+        let answer = command.answer.clone();
+        drop(command);
+        answer.do_send(SrsPreloaded { device, life: 1, circuit, residence });
     }
 
     pub async fn check_key(&mut self) -> CheckKey {

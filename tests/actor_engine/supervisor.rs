@@ -18,8 +18,11 @@ use cuzk::messages::events::EventSink;
 use cuzk::messages::lifecycle::{
     ActorName, DeviceAddress, DeviceLost, DeviceMemory, DeviceReady, Drain, Drained, Shutdown, StopActor,
 };
+use cuzk::messages::srs::{Eviction, PreloadSrs};
+use cuzk::policy::batch::BatchPolicy;
 use cuzk::policy::health::HealthPolicy;
 use cuzk::policy::queue::QueuePolicy;
+use cuzk::policy::role::Role;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
@@ -43,11 +46,17 @@ impl Handler<ProvePartition> for FakeDevice {
 }
 
 impl Handler<EvictSrs> for FakeDevice {
-    type Result = Result<bool, DeviceError>;
+    type Result = Result<Eviction, DeviceError>;
 
     fn handle(&mut self, _: EvictSrs, _: &mut Context<Self>) -> Self::Result {
-        Ok(false)
+        Ok(Eviction::Absent)
     }
+}
+
+impl Handler<PreloadSrs> for FakeDevice {
+    type Result = ();
+
+    fn handle(&mut self, _: PreloadSrs, _: &mut Context<Self>) {}
 }
 
 impl Handler<Drain> for FakeDevice {
@@ -119,7 +128,11 @@ impl DeviceSpawner for FakeSpawner {
         let device = FakeDevice { peers: peers.clone() }.start();
         let handle = DeviceHandle {
             id: self.device_id(),
-            address: DeviceAddress { prove: device.clone().recipient(), evict: device.clone().recipient() },
+            address: DeviceAddress {
+                prove: device.clone().recipient(),
+                evict: device.clone().recipient(),
+                preload: device.clone().recipient(),
+            },
             drain: device.clone().recipient(),
             stop: device.recipient(),
         };
@@ -143,17 +156,19 @@ impl Subject {
             device: DeviceConfig::default(),
             layout: ArbiterLayout::SingleThread,
             scheduler: SchedulerConfig {
-                devices: vec![DeviceId::new(NAME)],
+                devices: vec![(DeviceId::new(NAME), Role::General)],
                 max_queued_jobs: 4,
                 max_attempts: 3,
                 retained_results: 4,
                 host_memory_budget_bytes: 1 << 30,
-                circuit_memory_budget_bytes: 1 << 30,
                 max_synthesizing: 1,
                 queue: QueuePolicy {
                     aging_step: Duration::from_secs(300),
                     affinity_limit: Duration::from_secs(30),
                 },
+                batches: BatchPolicy { max_partitions: 4, max_time: Duration::from_secs(30) },
+                warmup: Vec::new(),
+                idle_limit: None,
                 health: HealthPolicy {
                     window: Duration::from_secs(60),
                     quarantine_points: 4,

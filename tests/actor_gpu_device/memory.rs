@@ -147,11 +147,12 @@ fn b14_the_least_recently_used_key_goes_and_the_one_in_use_stays() {
         };
         let refused = evict(&a).await.expect("the actor answers");
         assert!(matches!(refused, Err(DeviceError::SrsInUse { .. })), "{refused:?}");
-        assert!(matches!(evict(&b).await, Ok(Ok(true))));
-        assert!(matches!(evict(&b).await, Ok(Ok(false))));
+        let freed = Eviction::Freed { num_bytes: plan.resident_bytes };
+        assert!(matches!(evict(&b).await, Ok(Ok(done)) if done == freed));
+        assert!(matches!(evict(&b).await, Ok(Ok(Eviction::Absent))));
         rig.proved().await;
         let evict = rig.handle.address.evict.send(EvictSrs { circuit: a.circuit.clone(), when_idle: false });
-        assert!(matches!(evict.await, Ok(Ok(true))));
+        assert!(matches!(evict.await, Ok(Ok(done)) if done == freed));
         let status = rig.status().await;
         assert_eq!((status.reserved_bytes, status.in_use_bytes), (0, 0), "idle memory is given back");
         rig.drain().await;
@@ -250,7 +251,7 @@ fn a_key_that_is_no_longer_wanted_goes_with_its_last_user_unless_it_is_wanted_ag
         let evict = EvictSrs { circuit: fixture.circuit.clone(), when_idle: true };
         let cancel = rig.prove(fixture.work(1, 0));
         rig.stage(Stage::Upload).await;
-        assert!(matches!(rig.handle.address.evict.send(evict).await, Ok(Ok(true))));
+        assert!(matches!(rig.handle.address.evict.send(evict).await, Ok(Ok(Eviction::WhenIdle { .. }))));
         assert_eq!(rig.status().await.resident_srs, ["small"], "it is in use");
         cancel.cancel();
         rig.failed().await;
@@ -261,7 +262,7 @@ fn a_key_that_is_no_longer_wanted_goes_with_its_last_user_unless_it_is_wanted_ag
         rig.prove(fixture.work(2, 0));
         rig.stage(Stage::Upload).await;
         let evict = EvictSrs { circuit: fixture.circuit.clone(), when_idle: true };
-        assert!(matches!(rig.handle.address.evict.send(evict).await, Ok(Ok(true))));
+        assert!(matches!(rig.handle.address.evict.send(evict).await, Ok(Ok(Eviction::WhenIdle { .. }))));
         rig.prove(fixture.work(3, 0));
         rig.proved().await;
         rig.proved().await;

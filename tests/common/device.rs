@@ -14,6 +14,7 @@ use cuzk::messages::device::{
 use cuzk::messages::events::EventSink;
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::{DeviceLost, DeviceReady, Drain, Drained, ResidencyChanged};
+use cuzk::messages::srs::Eviction;
 use cuzk::messages::status::{DeviceStatus, StatusBoard};
 
 use super::probe::{probe_all, ProbeHandle};
@@ -138,7 +139,7 @@ impl DeviceRig {
     pub async fn status(&self) -> DeviceStatus {
         let nothing = EvictSrs { circuit: CircuitId::new("nothing"), when_idle: false };
         let answer = self.handle.address.evict.send(nothing).await.expect("the actor lives");
-        assert!(matches!(answer, Ok(false)), "there is no such key");
+        assert!(matches!(answer, Ok(Eviction::Absent)), "there is no such key");
         self.board.get(&self.handle.id).expect("it writes when it is ready").clone()
     }
 

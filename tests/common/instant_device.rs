@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actix::{Actor, ActorContext, ArbiterHandle, AsyncContext, Context, Handler};
+use actix::{Actor, ActorContext, Addr, ArbiterHandle, AsyncContext, Context, Handler};
 use cuzk::actors::gpu_device::{DeviceConfig, DeviceHandle, DevicePeers, DeviceSpawner};
 use cuzk::backend::sim::token_proof;
 use cuzk::backend::{DeviceInfo, MemoryModel};
@@ -12,6 +12,7 @@ use cuzk::messages::device::{EvictSrs, PartitionProved, ProvePartition, StageTim
 use cuzk::messages::lifecycle::{
     ActorName, DeviceAddress, DeviceMemory, DeviceReady, Drain, Drained, StopActor,
 };
+use cuzk::messages::srs::{Eviction, PreloadSrs, Residence, SrsPreloaded};
 use tokio::sync::watch;
 
 /// Starts [`InstantDevice`]s, which report ready once the gate is open.
@@ -24,6 +25,14 @@ struct InstantDevice {
     id: DeviceId,
     peers: DevicePeers,
     gate: watch::Receiver<bool>,
+}
+
+fn addressed(address: &Addr<InstantDevice>) -> DeviceAddress {
+    DeviceAddress {
+        prove: address.clone().recipient(),
+        preload: address.clone().recipient(),
+        evict: address.clone().recipient(),
+    }
 }
 
 impl DeviceSpawner for InstantSpawner {
@@ -41,7 +50,7 @@ impl DeviceSpawner for InstantSpawner {
         let address = InstantDevice::start_in_arbiter(arbiter, move |_| device);
         DeviceHandle {
             id,
-            address: DeviceAddress { prove: address.clone().recipient(), evict: address.clone().recipient() },
+            address: addressed(&address),
             drain: address.clone().recipient(),
             stop: address.recipient(),
         }
@@ -75,7 +84,7 @@ impl Actor for InstantDevice {
                 critical_limit_bytes: 1 << 40,
                 model: MemoryModel::Dedicated,
             },
-            address: DeviceAddress { prove: ctx.address().recipient(), evict: ctx.address().recipient() },
+            address: addressed(&ctx.address()),
         };
         let (peers, mut gate) = (self.peers.ready.clone(), self.gate.clone());
         actix_rt::spawn(async move {
@@ -104,11 +113,21 @@ impl Handler<ProvePartition> for InstantDevice {
     }
 }
 
+impl Handler<PreloadSrs> for InstantDevice {
+    type Result = ();
+
+    fn handle(&mut self, message: PreloadSrs, _: &mut Self::Context) {
+        let PreloadSrs { work, answer, .. } = message;
+        let (device, life, residence) = (self.id.clone(), self.peers.life, Residence::Streamed);
+        answer.do_send(SrsPreloaded { device, life, circuit: work.circuit, residence });
+    }
+}
+
 impl Handler<EvictSrs> for InstantDevice {
-    type Result = Result<bool, DeviceError>;
+    type Result = Result<Eviction, DeviceError>;
 
     fn handle(&mut self, _: EvictSrs, _: &mut Self::Context) -> Self::Result {
-        Ok(false)
+        Ok(Eviction::Absent)
     }
 }
 

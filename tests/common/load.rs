@@ -17,8 +17,7 @@ pub fn machine(num_devices: u32, stage_ms: f64, partitions: u32) -> Machine {
         hours = 1.0
         [host]
         workers = 16
-        witness_memory = "64GiB"
-        circuit_memory = "64GiB"
+        memory = "128GiB"
         read_gib_per_s = 1000.0
         [engine]
         max_queued_jobs = 20000

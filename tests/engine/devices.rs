@@ -143,7 +143,7 @@ fn stages_are_reported_in_order() {
 
 #[test]
 fn an_idle_circuit_is_let_go_when_memory_is_short() {
-    let config = EngineConfig { circuit_memory_budget_bytes: 0, ..config("sim:1") };
+    let config = EngineConfig { host_memory_budget_bytes: 0, ..config("sim:1") };
     simulate(config, |engine| async move {
         for x in [2, 3] {
             let job = engine.submit(request("", &[x])).await.unwrap();

@@ -11,6 +11,7 @@ use crate::error::{DeviceError, PlanError};
 use crate::ids::CircuitId;
 use crate::messages::device::{LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
+use crate::policy::capacity::sparing_lanes;
 use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
 /// Whether a job fits on the device now.
@@ -51,7 +52,11 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    fn lane_for(&self, credit: &LaneCredit, priority: Priority) -> Result<LaneIndex, &'static str> {
+    pub(super) fn lane_for(
+        &self,
+        credit: &LaneCredit,
+        priority: Priority,
+    ) -> Result<LaneIndex, &'static str> {
         match self.phase {
             Phase::Ready => {}
             Phase::Opening | Phase::Testing => return Err("it is not ready"),
@@ -204,13 +209,9 @@ impl<B: DeviceBackend> GpuDevice<B> {
         srs: &SrsSummary,
         budget_bytes: u64,
     ) -> Result<ProvePlan, PlanError> {
-        let roomy = self.plans.plan(shape, srs, budget_bytes)?;
         let num_other_lanes = self.lanes.num_free_of(LaneKind::Normal).saturating_sub(1);
-        let lane_bytes = roomy.work_peak_bytes().max(self.plans.least_budget_bytes(shape, srs));
-        let sparing = (1..=u64::from(num_other_lanes)).rev().find_map(|num_lanes| {
-            self.plans.plan(shape, srs, budget_bytes.checked_sub(num_lanes * lane_bytes)?).ok()
-        });
-        Ok(sparing.unwrap_or(roomy))
+        let least_bytes = self.plans.least_budget_bytes(shape, srs);
+        sparing_lanes(budget_bytes, num_other_lanes, least_bytes, |bytes| self.plans.plan(shape, srs, bytes))
     }
 
     /// Takes the memory of a plan that fits into what is free or idle. `there` is on the device and paid for.

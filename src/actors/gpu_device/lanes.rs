@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix::Recipient;
 use tokio::time::Instant;
 
 use crate::actors::gpu_device::ledger::{Claim, Reservation};
@@ -14,12 +15,15 @@ use crate::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, WorkRef};
 use crate::messages::device::{CancelFlag, LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
+use crate::messages::srs::SrsPreloaded;
 use crate::policy::plan::ProvePlan;
 
 /// Who is told about the end of a piece of work.
 pub enum Origin {
     /// The Scheduler. The credit goes back when this is dropped.
     Scheduler { cancel: CancelFlag, _credit: LaneCredit },
+    /// The Scheduler, which wants the key on the device and no proof.
+    Preload { answer: Recipient<SrsPreloaded>, _credit: LaneCredit },
     /// The actor itself, before it reports ready: the proof must be this one.
     SelfTest { expected: Box<Proof> },
 }
@@ -77,6 +81,9 @@ impl Job {
 
     /// The stages it goes through from here.
     pub fn stages(&self) -> VecDeque<Stage> {
+        if self.is_preload() {
+            return VecDeque::from([Stage::Upload]);
+        }
         Stage::ALL.into_iter().collect()
     }
 
@@ -89,8 +96,12 @@ impl Job {
     pub fn is_cancelled(&self) -> bool {
         match &self.origin {
             Origin::Scheduler { cancel, .. } => cancel.is_cancelled(),
-            Origin::SelfTest { .. } => false,
+            Origin::Preload { .. } | Origin::SelfTest { .. } => false,
         }
+    }
+
+    pub fn is_preload(&self) -> bool {
+        matches!(self.origin, Origin::Preload { .. })
     }
 
     pub fn is_critical(&self) -> bool {

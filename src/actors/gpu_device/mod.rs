@@ -8,6 +8,7 @@
 //!                    +--------------------------- GpuDevice<B> ----------------------------+
 //! ProvePartition --> | admission.rs   check, plan, evict, reserve, begin                   | --> PartitionProved
 //! EvictSrs, Drain -> | progress.rs    stage ends, cancels, failures, watchdog              |     PartitionFailed
+//! PreloadSrs ------> | preload.rs     the upload alone                                     |     SrsPreloaded
 //! wake-up, tick ---> | lanes.rs  ledger.rs  srs_cache.rs  watchdog.rs    (state)           |     StageFinished
 //!                    | B: DeviceBackend                                                    |     DeviceReady, …Lost
 //!                    +---------------------------------------------------------------------+
@@ -21,6 +22,7 @@ mod config;
 mod lanes;
 mod ledger;
 mod plans;
+mod preload;
 mod progress;
 mod self_test;
 mod spawn;
@@ -52,6 +54,7 @@ use crate::messages::lifecycle::{
     ActorName, DeviceAddress, DeviceLost, DeviceMemory, DeviceReady, Drain, Drained, ResidencyChanged,
     StopActor,
 };
+use crate::messages::srs::{Eviction, Residence};
 use crate::messages::status::DeviceStatus;
 
 /// Partitions whose refused plan is remembered, so that a retry on this device does not ask for as much again.
@@ -216,7 +219,11 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 critical_limit_bytes: device.ledger.limit_bytes(Claim::Critical),
                 model: device.memory_model,
             },
-            address: DeviceAddress { prove: ctx.address().recipient(), evict: ctx.address().recipient() },
+            address: DeviceAddress {
+                prove: ctx.address().recipient(),
+                evict: ctx.address().recipient(),
+                preload: ctx.address().recipient(),
+            },
         };
         tracing::info!(device = %self.id, name = %device.info.name, "device ready");
         self.publish_status();
@@ -263,8 +270,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
     }
 
     fn answer_failed(&mut self, job: Job, error: DeviceError) {
-        if matches!(job.origin, Origin::SelfTest { .. }) {
-            return;
+        match job.origin {
+            Origin::SelfTest { .. } => return,
+            Origin::Preload { .. } => return self.answer_preloaded(job, Residence::Failed(error)),
+            Origin::Scheduler { .. } => {}
         }
         self.partitions_failed += 1;
         tracing::debug!(parent: &job.span, device = %self.id, %error, "partition failed");
@@ -405,24 +414,25 @@ impl<B: DeviceBackend> Handler<BackendWoke> for GpuDevice<B> {
 }
 
 impl<B: DeviceBackend> Handler<EvictSrs> for GpuDevice<B> {
-    type Result = Result<bool, DeviceError>;
+    type Result = Result<Eviction, DeviceError>;
 
     fn handle(&mut self, evict: EvictSrs, _: &mut Context<Self>) -> Self::Result {
         let EvictSrs { circuit, when_idle } = evict;
-        let Some(device) = &mut self.device else { return Ok(false) };
+        let Some(device) = &mut self.device else { return Ok(Eviction::Absent) };
+        let num_bytes = device.cache.bytes_of(&circuit);
         if device.cache.in_use(&circuit) == Some(true) {
             if !when_idle {
                 return Err(DeviceError::SrsInUse { device: self.id.clone(), circuit });
             }
             device.cache.evict_when_idle(&circuit);
-            return Ok(true);
+            return Ok(Eviction::WhenIdle { num_bytes });
         }
-        let evicted = self.evict(&circuit);
+        let was_there = self.evict(&circuit);
         if let Some(device) = &mut self.device {
             device.backend.trim();
         }
         self.publish_status();
-        Ok(evicted)
+        Ok(if was_there { Eviction::Freed { num_bytes } } else { Eviction::Absent })
     }
 }
 

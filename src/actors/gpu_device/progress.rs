@@ -85,7 +85,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
         if running.aborting {
             return;
         }
-        if running.job.is_cancelled() {
+        // A preload wants no more than its upload.
+        if running.job.is_cancelled() || running.job.is_preload() {
             self.abort(lane);
         } else if stage == Stage::Assemble {
             self.lane_finished(lane, ctx);
@@ -135,6 +136,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 self.self_test_ended(&job, is_right, ctx);
             }
             Origin::Scheduler { .. } => self.answer_proved(job, finished, timings, plan.work_peak_bytes()),
+            Origin::Preload { .. } => unreachable!("a preload has no stage but its upload"),
         }
         self.lane_is_free(ctx);
     }
@@ -216,8 +218,12 @@ impl<B: DeviceBackend> GpuDevice<B> {
 
     fn lane_aborted(&mut self, lane: LaneIndex, ctx: &mut Context<Self>) {
         let Some(Released { job, .. }) = self.release(lane) else { return };
-        let at = job.at.clone();
-        self.answer_failed(job, DeviceError::Cancelled { at });
+        if job.is_preload() {
+            self.preload_ended(job);
+        } else {
+            let at = job.at.clone();
+            self.answer_failed(job, DeviceError::Cancelled { at });
+        }
         self.lane_is_free(ctx);
     }
 

@@ -78,7 +78,11 @@ impl<F: BackendFactory> DeviceSpawner for FactorySpawner<F> {
         });
         DeviceHandle {
             id: self.factory.device_id(),
-            address: DeviceAddress { prove: actor.clone().recipient(), evict: actor.clone().recipient() },
+            address: DeviceAddress {
+                prove: actor.clone().recipient(),
+                evict: actor.clone().recipient(),
+                preload: actor.clone().recipient(),
+            },
             drain: actor.clone().recipient(),
             stop: actor.recipient(),
         }

@@ -126,6 +126,11 @@ impl SrsCache {
         self.entries.get(circuit).map(|entry| entry.num_users > 0)
     }
 
+    /// Memory that a circuit's queries hold; 0 if it is not there.
+    pub fn bytes_of(&self, circuit: &CircuitId) -> u64 {
+        self.entries.get(circuit).map_or(0, Entry::bytes)
+    }
+
     /// Forgets an idle circuit and gives its memory back; `None` if it was not there. The caller frees the device's.
     ///
     /// # Panics

@@ -49,11 +49,23 @@ pub(super) struct Backlog {
     classes: BTreeMap<Class, ClassQueue>,
     /// When a job is to be put into its next class.
     aging: BTreeSet<(Duration, JobId)>,
+    num_partitions: usize,
 }
 
 impl Backlog {
     pub fn new(policy: QueuePolicy) -> Self {
-        Self { policy, jobs: HashMap::new(), classes: BTreeMap::new(), aging: BTreeSet::new() }
+        Self {
+            policy,
+            jobs: HashMap::new(),
+            classes: BTreeMap::new(),
+            aging: BTreeSet::new(),
+            num_partitions: 0,
+        }
+    }
+
+    /// Partitions.
+    pub fn len(&self) -> usize {
+        self.num_partitions
     }
 
     /// Adds the partition that `waiting` names, and takes over what it says of its job.
@@ -74,6 +86,7 @@ impl Backlog {
     pub fn remove(&mut self, job: JobId, partition: PartitionIndex) -> bool {
         let Some(entry) = self.jobs.get_mut(&job) else { return false };
         let was_there = entry.partitions.remove(&partition);
+        self.num_partitions -= usize::from(was_there);
         if entry.partitions.is_empty() {
             self.take(job);
         }
@@ -138,11 +151,13 @@ impl Backlog {
         queue.by_order.insert(key);
         queue.by_age.insert((waiting.since, waiting.job));
         self.aging.extend(ages_at.map(|at| (at, waiting.job)));
+        self.num_partitions += partitions.len();
         self.jobs.insert(waiting.job, Entry { class, key, ages_at, partitions });
     }
 
     fn take(&mut self, job: JobId) -> Option<Entry> {
         let entry = self.jobs.remove(&job)?;
+        self.num_partitions -= entry.partitions.len();
         let queue = self.classes.get_mut(&entry.class).expect("a job's class is in the table");
         queue.by_order.remove(&entry.key);
         queue.by_age.remove(&(entry.key.3, job));
@@ -224,6 +239,7 @@ mod tests {
                     _ => prop_assert!(!backlog.remove(JobId(77), PartitionIndex(0))),
                 }
                 prop_assert_eq!(backlog.all(), model.keys().copied().collect::<Vec<_>>());
+                prop_assert_eq!(backlog.len(), model.len());
                 let shortlist = backlog.shortlist(at);
                 for preferred in ["a", "b", "none"] {
                     for left_out in ["c", "none"] {

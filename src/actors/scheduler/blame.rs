@@ -23,6 +23,7 @@ use crate::ids::{CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::events::AttemptRef;
 use crate::messages::synthesis::{CheckKey, KeyChecked, KeyVerdict, MemoryLease};
 use crate::policy::health::Failure;
+use crate::policy::host_memory::HostPart;
 
 /// What is known about a key since it was loaded.
 #[derive(Default)]
@@ -109,12 +110,12 @@ impl Scheduler {
         let Some(&(id, index)) = self.suspects.iter().max_by_key(rank) else { return true };
         let Some(circuit) = self.prepared(id) else { return true };
         let num_bytes = circuit.host_proof_bytes();
-        if !self.witness_memory.reserve(num_bytes) {
+        if !self.memory.reserve(HostPart::Witnesses, num_bytes) {
             if self.releases_memory() {
                 return false;
             }
             // Nothing that runs will ever make room: it goes through, as one partition always does.
-            self.witness_memory.reserve_beyond(num_bytes);
+            self.memory.reserve_beyond(HostPart::Witnesses, num_bytes);
         }
         let Some(job) = self.jobs.get_mut(&id) else { return true };
         let blinding = job.blinding(index);
@@ -145,7 +146,7 @@ impl Scheduler {
                     | PartitionState::Proved { .. }
             )
         };
-        self.witness_memory.lingering_bytes() > 0
+        self.memory.lingering_bytes(HostPart::Witnesses) > 0
             || self.jobs.values().any(|job| job.partitions.iter().any(runs))
     }
 
@@ -203,7 +204,7 @@ impl Handler<KeyChecked> for Scheduler {
         // Another: the Synthesizer was rebuilt since, and the question asked again.
         let Some(check) = self.key_check.take_if(|check| check.at == at) else { return };
         let (num_bytes, holders) = check.into_memory();
-        self.witness_memory.release_after(num_bytes, holders);
+        self.memory.release_after(HostPart::Witnesses, num_bytes, holders);
         let is_current = match self.circuits.get(&circuit.id) {
             Some(Circuit::Ready(ready)) => Arc::ptr_eq(&ready.circuit, &circuit),
             _ => false,

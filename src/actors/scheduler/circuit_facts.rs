@@ -12,6 +12,7 @@ use crate::messages::job::JobEvent;
 use crate::messages::synthesis::{
     CircuitError, CircuitFailed, CircuitMeasured, CircuitPrepared, CircuitProgress,
 };
+use crate::policy::host_memory::HostPart;
 
 impl Handler<CircuitMeasured> for Scheduler {
     type Result = ();
@@ -25,7 +26,8 @@ impl Handler<CircuitMeasured> for Scheduler {
             // Measured twice after a restart, or an earlier key of this id.
             _ => return,
         }
-        if self.jobs_of(&circuit).is_empty() {
+        self.fail_want_that_never_fits(&circuit, needs.num_bytes);
+        if self.demand_for(&circuit).is_none() {
             self.remove_circuit(&circuit);
         }
         self.pump();
@@ -55,7 +57,7 @@ impl Handler<CircuitPrepared> for Scheduler {
                 Circuit::Loading(loading) if loading.lease.is_same(&lease) => {
                     let reserved_bytes = loading.needs.num_bytes;
                     let key = KeyRecord::default();
-                    *entry = Circuit::Ready(ReadyCircuit { circuit, used_at: now, key });
+                    *entry = Circuit::Ready(ReadyCircuit { circuit, used_at: now, key, pinned: false });
                     reserved_bytes
                 }
                 // Prepared twice after a restart, or an earlier key of this id.
@@ -65,13 +67,14 @@ impl Handler<CircuitPrepared> for Scheduler {
             None => return,
         };
         // The shape's part was an estimate.
-        self.circuit_memory.reserve_beyond(num_bytes);
-        self.circuit_memory.release(reserved_bytes);
+        self.memory.reserve_beyond(HostPart::Circuits, num_bytes);
+        self.memory.release(HostPart::Circuits, reserved_bytes);
         self.config.events.emit(|| EventKind::CircuitReady { circuit: id.clone(), num_bytes });
         for job in self.jobs.values_mut().filter(|job| *job.circuit() == id) {
             job.timings.circuit_load = now.saturating_sub(job.spec.accepted_at).min(elapsed);
             job.tell(&JobEvent::CircuitReady { circuit: id.clone() });
         }
+        self.pin_if_wanted(&id);
         self.let_idle_circuits_go(0);
         self.pump();
     }
@@ -91,6 +94,11 @@ impl Handler<CircuitFailed> for Scheduler {
         for job in self.jobs_of(&circuit) {
             self.finish(job, Err(circuit_error(job, &circuit, &error)));
         }
+        let at = WorkRef::job(JobId(0));
+        self.fail_want(&circuit, |id| match error.clone() {
+            CircuitError::Srs(source) => EngineError::Srs { circuit: id.clone(), source },
+            CircuitError::Synthesis(source) => EngineError::Synthesis { at: at.clone(), source },
+        });
         self.pump();
     }
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use super::blame::KeyRecord;
 use super::job::Job;
 use super::memory::Holder;
+use super::srs_store::Demand;
 use super::Scheduler;
 use crate::backend::MemoryModel;
 use crate::circuits::{SrsSource, Workload};
@@ -28,7 +29,8 @@ use crate::messages::job::Priority;
 use crate::messages::synthesis::{
     CircuitNeeds, MeasureCircuit, MemoryLease, PrepareCircuit, PreparedCircuit,
 };
-use crate::policy::plan::least_budget_bytes;
+use crate::policy::host_memory::HostPart;
+use crate::policy::plan::{least_budget_bytes, ShapeSummary};
 use crate::policy::queue::Waiting;
 
 /// A circuit in host memory, or on its way there.
@@ -58,6 +60,8 @@ pub(super) struct ReadyCircuit {
     /// When a job of it last came in or ended.
     pub used_at: Duration,
     pub key: KeyRecord,
+    /// It stays until it is evicted.
+    pub pinned: bool,
 }
 
 impl Circuit {
@@ -75,6 +79,10 @@ impl Circuit {
         if let Self::Loading(loading) = self {
             loading.cancel.cancel();
         }
+    }
+
+    pub fn is_pinned(&self) -> bool {
+        matches!(self, Self::Ready(ReadyCircuit { pinned: true, .. }))
     }
 
     /// For the status: whether it can be used, and the memory that is reserved for it.
@@ -117,6 +125,20 @@ fn holders_of(circuit: &Arc<PreparedCircuit>) -> Vec<Holder> {
     holders
 }
 
+/// The least that one witness takes on the host: which variables are bits is known once the shape is there.
+fn least_witness_bytes(shape: &ShapeSummary) -> u64 {
+    32 * shape.num_inputs + 8 * shape.num_aux.div_ceil(64)
+}
+
+/// The least memory of a device with which a partition can be planned.
+pub(super) fn least_vram_bytes(needs: &CircuitNeeds, model: MemoryModel) -> u64 {
+    let srs = match model {
+        MemoryModel::Dedicated => needs.srs,
+        MemoryModel::SharedWithHost => needs.srs.in_place(),
+    };
+    least_budget_bytes(&needs.shape, &srs)
+}
+
 impl Scheduler {
     /// Sets a circuit on its way, unless it is.
     pub(super) fn ensure_circuit(
@@ -155,14 +177,12 @@ impl Scheduler {
     }
 
     fn ask_for_circuit_of_waiting_jobs(&mut self, id: &CircuitId) {
-        let Some(job) = self.most_urgent_of(id) else { return };
-        let spec = &self.jobs[&job].spec;
-        let (workload, priority, span) = (Arc::clone(&spec.workload), spec.priority, spec.span.clone());
-        self.ensure_circuit(workload.as_ref(), priority, span);
+        let Some(Demand { workload, waiting, span }) = self.demand_for(id) else { return };
+        self.ensure_circuit(workload.as_ref(), waiting.priority, span);
     }
 
     /// The job of a circuit that decides how urgent it is.
-    fn most_urgent_of(&self, circuit: &CircuitId) -> Option<JobId> {
+    pub(super) fn most_urgent_of(&self, circuit: &CircuitId) -> Option<JobId> {
         let jobs = self.jobs.iter().filter(|(_, job)| job.circuit() == circuit);
         jobs.max_by_key(|(id, job)| (job.spec.priority, std::cmp::Reverse(**id))).map(|(id, _)| *id)
     }
@@ -171,59 +191,59 @@ impl Scheduler {
         self.jobs.iter().filter(|(_, job)| job.circuit() == circuit).map(|(id, _)| *id).collect()
     }
 
-    /// Gives waiting circuits their memory and has them loaded, the most urgent first. The first that does not fit
-    /// holds the others back: what is released next is its.
-    pub(super) fn load_circuits(&mut self) {
-        while self.synthesizer.is_some() {
-            let waiting = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
-                Circuit::Waiting { needs, .. } => Some((self.most_urgent_of(id)?, id.clone(), *needs)),
+    /// The circuit that is next to be given memory: of those that wait, the one whose demand comes first in the queue.
+    pub(super) fn next_circuit(&self) -> Option<(Demand, CircuitId, CircuitNeeds)> {
+        let mut waiting: Vec<(Demand, CircuitId, CircuitNeeds)> = self
+            .circuits
+            .iter()
+            .filter_map(|(id, circuit)| match circuit {
+                Circuit::Waiting { needs, .. } => Some((self.demand_for(id)?, id.clone(), *needs)),
                 _ => None,
-            });
-            let next =
-                waiting.max_by_key(|(job, ..)| (self.jobs[job].spec.priority, std::cmp::Reverse(*job)));
-            let Some((job, id, needs)) = next else { return };
-            self.let_idle_circuits_go(needs.num_bytes);
-            if !self.circuit_memory.reserve(needs.num_bytes) {
-                if self.jobs[&job].spec.priority != Priority::Critical {
-                    return;
-                }
-                let (needs_bytes, limit_bytes) = (needs.num_bytes, self.circuit_memory.limit_bytes());
-                tracing::warn!(circuit = %id, needs_bytes, limit_bytes, "over budget: a CRITICAL job needs it");
-                self.circuit_memory.reserve_beyond(needs_bytes);
-            }
-            self.load(job, id, needs);
-        }
+            })
+            .collect();
+        let ranked: Vec<Waiting> = waiting.iter().map(|(demand, ..)| demand.waiting.clone()).collect();
+        let next = self.config.queue.next(&ranked, self.now(), |_| false)?;
+        Some(waiting.swap_remove(next))
     }
 
-    fn load(&mut self, job: JobId, id: CircuitId, needs: CircuitNeeds) {
-        let spec = &self.jobs[&job].spec;
+    /// Gives a circuit its memory and has it loaded. `false`: it has to wait for what others hold.
+    pub(super) fn load_circuit(&mut self, demand: Demand, id: CircuitId, needs: CircuitNeeds) -> bool {
+        // A circuit without room for a witness would be of no use.
+        let wanted_bytes = needs.num_bytes.saturating_add(least_witness_bytes(&needs.shape));
+        self.let_idle_circuits_go(wanted_bytes);
+        if self.memory.budget().fits(wanted_bytes) {
+            self.memory.reserve_beyond(HostPart::Circuits, needs.num_bytes);
+        } else if !self.memory.reserve_if_none(HostPart::Circuits, needs.num_bytes) {
+            if demand.waiting.priority != Priority::Critical {
+                return false;
+            }
+            let (needs_bytes, limit_bytes) = (needs.num_bytes, self.memory.budget().limit_bytes());
+            tracing::warn!(circuit = %id, needs_bytes, limit_bytes, "over budget: a CRITICAL job needs it");
+            self.memory.reserve_beyond(HostPart::Circuits, needs_bytes);
+        }
+        self.load(demand, id, needs);
+        true
+    }
+
+    fn load(&mut self, demand: Demand, id: CircuitId, needs: CircuitNeeds) {
+        let Demand { workload, waiting, span } = demand;
         let (cancel, lease) = (CancelFlag::default(), MemoryLease::default());
-        let loading = LoadingCircuit {
-            source: spec.workload.srs(),
-            needs,
-            cancel: cancel.clone(),
-            lease: lease.clone(),
-        };
-        let command = PrepareCircuit {
-            workload: Arc::clone(&spec.workload),
-            priority: spec.priority,
-            cancel,
-            lease,
-            span: spec.span.clone(),
-        };
+        let loading =
+            LoadingCircuit { source: workload.srs(), needs, cancel: cancel.clone(), lease: lease.clone() };
+        let command = PrepareCircuit { workload, priority: waiting.priority, cancel, lease, span };
         self.circuits.insert(id, Circuit::Loading(loading));
         if let Some(synthesizer) = &self.synthesizer {
             synthesizer.prepare.do_send(command);
         }
     }
 
-    /// The job of each circuit that waits for memory.
-    pub(super) fn jobs_waiting_for_circuits(&self) -> Vec<Waiting> {
+    /// The demand of each circuit that waits for memory.
+    pub(super) fn demands_for_memory(&self) -> Vec<Waiting> {
         let waiting = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
-            Circuit::Waiting { .. } => self.most_urgent_of(id),
+            Circuit::Waiting { .. } => self.demand_for(id),
             _ => None,
         });
-        waiting.map(|job| self.jobs[&job].as_waiting(PartitionIndex(0), 0)).collect()
+        waiting.map(|demand| demand.waiting).collect()
     }
 
     /// Whether a job has to wait although its circuit is there: another job's is not, has no room because of it, and
@@ -243,25 +263,41 @@ impl Scheduler {
     /// Lets circuits go that no job uses, least recently used first, until `needs_bytes` more fit beside the rest, or
     /// would if all that was let go were free already.
     pub(super) fn let_idle_circuits_go(&mut self, needs_bytes: u64) {
-        loop {
-            let memory = &self.circuit_memory;
-            let kept_bytes = memory.reserved_bytes() - memory.lingering_bytes();
-            if kept_bytes.saturating_add(needs_bytes) <= memory.limit_bytes() {
-                return;
-            }
-            let waiting = self.jobs_waiting_for_circuits();
-            let is_idle = |id: &CircuitId| {
-                let mut jobs = self.jobs.values().filter(|job| job.circuit() == id);
-                jobs.all(|job| self.yields(job, &waiting))
-            };
-            let idle = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
-                Circuit::Ready(ready) if is_idle(id) => Some((ready.used_at, id)),
-                _ => None,
-            });
-            let Some(id) = idle.min().map(|(_, id)| id.clone()) else { return };
-            tracing::info!(circuit = %id, kept_bytes, needs_bytes, "idle circuit is let go");
+        while !self.memory.will_fit(needs_bytes) {
+            let Some(id) = self.least_recently_used() else { return };
+            tracing::info!(circuit = %id, needs_bytes, "idle circuit is let go");
             self.remove_circuit(&id);
             self.ask_for_circuit_of_waiting_jobs(&id);
+        }
+    }
+
+    /// The circuit that has been idle for longest: no job uses it, but for those that have to wait for another circuit,
+    /// and nobody wants it to stay.
+    fn least_recently_used(&self) -> Option<CircuitId> {
+        let waiting = self.demands_for_memory();
+        let is_idle = |id: &CircuitId| {
+            let mut jobs = self.jobs.values().filter(|job| job.circuit() == id);
+            jobs.all(|job| self.yields(job, &waiting)) && !self.wanted.contains_key(id)
+        };
+        let idle = self.circuits.iter().filter_map(|(id, circuit)| match circuit {
+            Circuit::Ready(ready) if !ready.pinned && is_idle(id) => Some((ready.used_at, id)),
+            _ => None,
+        });
+        idle.min().map(|(_, id)| id.clone())
+    }
+
+    /// Lets circuits go, here and on the devices, that have been idle for longer than anybody wants them kept.
+    pub(super) fn let_long_idle_circuits_go(&mut self) {
+        let Some(limit) = self.config.idle_limit else { return };
+        let now = self.now();
+        while let Some(id) = self.least_recently_used() {
+            let Some(Circuit::Ready(ready)) = self.circuits.get(&id) else { return };
+            let is_in_use = self.jobs.values().any(|job| *job.circuit() == id);
+            if is_in_use || now.saturating_sub(ready.used_at) < limit {
+                return;
+            }
+            tracing::info!(circuit = %id, "circuit was idle for long and is let go");
+            self.drop_key(&id);
         }
     }
 
@@ -273,13 +309,16 @@ impl Scheduler {
                 let holders: Vec<Holder> = vec![loading.lease.watch() as Holder];
                 let num_bytes = loading.needs.num_bytes;
                 drop(loading);
-                self.circuit_memory.release_after(num_bytes, holders);
+                self.memory.release_after(HostPart::Circuits, num_bytes, holders);
             }
             Some(Circuit::Ready(ready)) => {
                 let holders = holders_of(&ready.circuit);
                 let num_bytes = ready.circuit.num_bytes;
+                if ready.pinned {
+                    self.memory.unpin(num_bytes);
+                }
                 drop(ready);
-                self.circuit_memory.release_after(num_bytes, holders);
+                self.memory.release_after(HostPart::Circuits, num_bytes, holders);
             }
             Some(Circuit::Measuring { .. } | Circuit::Waiting { .. }) | None => {}
         }
@@ -303,7 +342,7 @@ impl Scheduler {
             Some(held) if !is_same_key(held.source(), &workload.srs()) => {}
             _ => return Ok(()),
         }
-        if self.jobs.values().any(|job| job.circuit() == id) {
+        if self.wanted.contains_key(id) || self.jobs.values().any(|job| job.circuit() == id) {
             return Err(RequestError::Contradiction {
                 left: "circuit".into(),
                 left_value: id.to_string(),
@@ -346,21 +385,15 @@ impl Scheduler {
         for (id, needs) in unloaded {
             for job in self.jobs_of(&id) {
                 let spec = &self.jobs[&job].spec;
-                let is_critical = spec.priority == Priority::Critical;
-                let least = |model: MemoryModel| {
-                    let srs = match model {
-                        MemoryModel::Dedicated => needs.srs,
-                        MemoryModel::SharedWithHost => needs.srs.in_place(),
-                    };
-                    least_budget_bytes(&needs.shape, &srs)
-                };
-                let Some(source) = self.devices.shortfall(&spec.placement, is_critical, least) else {
+                let least = |model: MemoryModel| least_vram_bytes(&needs, model);
+                let Some(source) = self.devices.shortfall(&spec.placement, spec.priority, least) else {
                     continue;
                 };
                 let at = WorkRef::job(job);
                 self.finish(job, Err(DeviceError::Plan { at, source }.into()));
             }
-            if self.jobs_of(&id).is_empty() {
+            self.fail_unplannable_want(&id, &needs);
+            if self.demand_for(&id).is_none() {
                 self.remove_circuit(&id);
             }
         }

@@ -1,6 +1,6 @@
 //! The devices as the Scheduler knows them: credits, residency, health, speed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use super::outcome::is_allowed;
@@ -10,8 +10,10 @@ use crate::ids::{CircuitId, DeviceId};
 use crate::messages::device::LaneKind;
 use crate::messages::job::{Placement, Priority};
 use crate::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady};
+use crate::policy::batch::{BatchPolicy, BatchRecord};
 use crate::policy::health::{Health, HealthPolicy, HealthRecord};
 use crate::policy::placement::DeviceView;
+use crate::policy::role::Role;
 
 /// Whether work may go there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,7 @@ pub(super) enum Service {
 }
 
 pub(super) struct Device {
+    pub role: Role,
     /// Of the actor that was heard of last; what an earlier one said or held is void.
     pub life: u64,
     pub info: Option<DeviceInfo>,
@@ -42,6 +45,9 @@ pub(super) struct Device {
     pub resident: HashSet<CircuitId>,
     /// Moving average of a partition's time, per circuit.
     mean_times: HashMap<CircuitId, Duration>,
+    batch: BatchRecord,
+    /// What it was given last, and when.
+    last_given: Option<(CircuitId, Duration)>,
     /// It refused work, or is about to be lost; left alone until then.
     pub rests_until: Duration,
     pub num_proved: u64,
@@ -49,7 +55,7 @@ pub(super) struct Device {
     pub num_invalid: u64,
     pub num_restarts: u64,
     /// Known once it has opened.
-    memory: Option<DeviceMemory>,
+    pub memory: Option<DeviceMemory>,
     /// Of the partition that took most: planned and measured.
     pub planned_bytes: u64,
     pub peak_bytes: u64,
@@ -58,8 +64,9 @@ pub(super) struct Device {
 }
 
 impl Device {
-    fn new(policy: HealthPolicy) -> Self {
+    fn new(policy: HealthPolicy, role: Role) -> Self {
         Self {
+            role,
             life: 0,
             info: None,
             address: None,
@@ -71,6 +78,8 @@ impl Device {
             health: HealthRecord::new(policy),
             resident: HashSet::new(),
             mean_times: HashMap::new(),
+            batch: BatchRecord::default(),
+            last_given: None,
             rests_until: Duration::ZERO,
             num_proved: 0,
             num_failed: 0,
@@ -106,7 +115,7 @@ impl Device {
         self.info = Some(ready.info);
         self.address = Some(ready.address);
         self.rests_until = Duration::ZERO;
-        self.resident.clear();
+        self.forget_what_it_held();
     }
 
     pub fn withdraw(&mut self, service: Service) {
@@ -114,7 +123,26 @@ impl Device {
         self.address = None;
         self.free_lanes = 0;
         self.free_critical_lanes = 0;
+        self.forget_what_it_held();
+    }
+
+    fn forget_what_it_held(&mut self) {
         self.resident.clear();
+        self.batch.clear();
+        self.last_given = None;
+    }
+
+    /// A partition of `circuit` is on its way there.
+    pub fn was_given(&mut self, circuit: &CircuitId, batches: BatchPolicy, now: Duration) {
+        self.batch.began(circuit, batches, now);
+        self.last_given = Some((circuit.clone(), now));
+    }
+
+    /// When it should be done with what it was given last; `None` if nobody knows, or it should have been long since.
+    fn free_in(&self, now: Duration) -> Option<Duration> {
+        let (circuit, since) = self.last_given.as_ref()?;
+        let mean_time = *self.mean_times.get(circuit)?;
+        (now <= *since + mean_time * 2).then(|| (*since + mean_time).saturating_sub(now))
     }
 
     /// Spends a credit. A CRITICAL partition takes a normal lane only when its own are taken.
@@ -172,8 +200,8 @@ impl Device {
 pub(super) struct Devices(BTreeMap<DeviceId, Device>);
 
 impl Devices {
-    pub fn new(ids: impl IntoIterator<Item = DeviceId>, policy: HealthPolicy) -> Self {
-        Self(ids.into_iter().map(|id| (id, Device::new(policy))).collect())
+    pub fn new(devices: impl IntoIterator<Item = (DeviceId, Role)>, policy: HealthPolicy) -> Self {
+        Self(devices.into_iter().map(|(id, role)| (id, Device::new(policy, role))).collect())
     }
 
     pub fn get_mut(&mut self, id: &DeviceId) -> Option<&mut Device> {
@@ -188,8 +216,40 @@ impl Devices {
         }
     }
 
-    pub fn contains(&self, id: &DeviceId) -> bool {
-        self.0.contains_key(id)
+    pub fn get(&self, id: &DeviceId) -> Option<&Device> {
+        self.0.get(id)
+    }
+
+    /// Whether it may take such work, by what was asked and what it is there for. (A fallback may, in the end.)
+    pub fn is_allowed(&self, placement: &Placement, priority: Priority, id: &DeviceId) -> bool {
+        is_allowed(placement, id) && self.0.get(id).is_some_and(|device| device.role.admits(priority))
+    }
+
+    /// Why no device will ever take such work: `None` if one may.
+    pub fn none_for(&self, placement: &Placement, priority: Priority) -> Option<String> {
+        if let Placement::Device(id) = placement {
+            let Some(device) = self.0.get(id) else {
+                return Some(format!("{id} is not one of this engine's"));
+            };
+            if !device.role.admits(priority) {
+                return Some(format!("{id} is reserved for CRITICAL work"));
+            }
+            return self.gone(id);
+        }
+        let may_serve = self.may_serve(|id| self.is_allowed(placement, priority, id));
+        (!may_serve).then(|| match self.all_gone() {
+            Some(reason) => reason,
+            None => "every device that is left is reserved for CRITICAL work".to_owned(),
+        })
+    }
+
+    /// Whether only a fallback is left for a partition.
+    pub fn needs_fallback(&self, priority: Priority, never: &BTreeSet<DeviceId>) -> bool {
+        let is_left = |(id, device): (&DeviceId, &Device)| {
+            let may_take = device.role != Role::Fallback && device.role.admits(priority);
+            may_take && !matches!(device.service, Service::Gone { .. }) && !never.contains(id)
+        };
+        self.0.values().any(|device| device.role == Role::Fallback) && !self.0.iter().any(is_left)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, &Device)> {
@@ -201,7 +261,7 @@ impl Devices {
     }
 
     /// Devices in service, as a partition of `circuit` sees them.
-    pub fn views(&self, circuit: &CircuitId, now: Duration) -> Vec<DeviceView> {
+    pub fn views(&self, circuit: &CircuitId, batches: BatchPolicy, now: Duration) -> Vec<DeviceView> {
         self.0
             .iter()
             .filter(|(_, device)| device.service == Service::Ready)
@@ -215,16 +275,23 @@ impl Devices {
                     free_critical_lanes: if rests { 0 } else { device.free_critical_lanes },
                     num_lanes: device.num_lanes,
                     health: device.health.health(now),
+                    role: device.role,
                     resident: device.resident.contains(circuit),
+                    in_batch: device.batch.is_open_for(circuit, batches, now),
                     mean_time: device.mean_times.get(circuit).copied(),
+                    free_in: device.free_in(now),
                 }
             })
             .collect()
     }
 
-    /// The circuit's SRS is resident on a device with a free lane.
-    pub fn is_resident(&self, circuit: &CircuitId) -> bool {
-        self.0.values().any(|device| device.free_lanes > 0 && device.resident.contains(circuit))
+    /// A device with a free lane has the circuit's SRS, or is in the middle of a batch of it; and has not had its fill.
+    pub fn is_at_hand(&self, circuit: &CircuitId, batches: BatchPolicy, now: Duration) -> bool {
+        self.0.values().any(|device| {
+            device.free_lanes > 0
+                && !device.batch.is_full_of(circuit, batches, now)
+                && (device.resident.contains(circuit) || device.batch.is_open_for(circuit, batches, now))
+        })
     }
 
     /// Whether an allowed device is in service or may come back.
@@ -237,16 +304,20 @@ impl Devices {
     pub fn shortfall(
         &self,
         placement: &Placement,
-        is_critical: bool,
+        priority: Priority,
         needs_bytes: impl Fn(MemoryModel) -> u64,
     ) -> Option<PlanError> {
         let mut closest: Option<(u64, u64)> = None;
         let mut candidates = self.0.iter().filter(|(id, device)| {
-            is_allowed(placement, id) && !matches!(device.service, Service::Gone { .. })
+            self.is_allowed(placement, priority, id) && !matches!(device.service, Service::Gone { .. })
         });
         let all_short = candidates.all(|(_, device)| {
             let Some(memory) = &device.memory else { return false };
-            let has = if is_critical { memory.critical_limit_bytes } else { memory.normal_limit_bytes };
+            let has = if priority == Priority::Critical {
+                memory.critical_limit_bytes
+            } else {
+                memory.normal_limit_bytes
+            };
             let needs = needs_bytes(memory.model);
             if closest.is_none_or(|(_, most)| has > most) {
                 closest = Some((needs, has));
@@ -261,9 +332,5 @@ impl Devices {
     pub fn all_gone(&self) -> Option<String> {
         let reasons: Vec<String> = self.0.keys().map(|id| self.gone(id)).collect::<Option<_>>()?;
         Some(if reasons.is_empty() { "none is configured".to_owned() } else { reasons.join("; ") })
-    }
-
-    pub fn is_usable(&self, now: Duration) -> bool {
-        self.0.values().any(|d| d.service == Service::Ready && d.health.health(now) != Health::Quarantined)
     }
 }

@@ -108,19 +108,9 @@ impl Durable {
         self.undecoded.len()
     }
 
-    /// New jobs can be accepted, as far as is known.
-    pub fn is_writable(&self) -> bool {
-        self.failing.is_none()
-    }
-
-    /// Why not, or what is not as it should be yet.
-    pub fn reason(&self) -> Option<String> {
-        let failing = self.failing.as_ref().map(|failing| failing.error.to_string());
-        let recovering = match self.undecoded.len() {
-            0 => None,
-            jobs => Some(format!("{jobs} jobs of the journal are still to be queued again")),
-        };
-        failing.or(recovering)
+    /// Why it cannot be written: work that would have to be is refused meanwhile.
+    pub fn failure(&self) -> Option<String> {
+        self.failing.as_ref().map(|failing| failing.error.to_string())
     }
 
     /// Work that would have to be written is refused while nothing can be.

@@ -1,4 +1,4 @@
-//! What the table makes possible: expiry, circuits, witnesses, dispatch, verification.
+//! What the table makes possible: expiry, dispatch, verification. (Circuits and witnesses: `witnesses.rs`.)
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,11 +13,10 @@ use crate::error::{EngineError, ScheduleError};
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
 use crate::messages::events::AttemptRef;
-use crate::messages::job::{JobEvent, Placement, Priority};
-use crate::messages::synthesis::{
-    MemoryLease, PreparedCircuit, SynthesizeWitness, UnverifiedProof, VerifyJob, VerifyProofs,
-};
+use crate::messages::job::{JobEvent, Placement};
+use crate::messages::synthesis::{UnverifiedProof, VerifyJob, VerifyProofs};
 use crate::policy::placement::{place, Choice, DeviceView, Wish};
+use crate::policy::role::Role;
 
 impl Scheduler {
     /// Does everything that can be done now. Cheap when there is nothing.
@@ -27,17 +26,20 @@ impl Scheduler {
         self.fail_hopeless();
         self.fail_misplaced();
         self.fail_unplannable();
-        self.witness_memory.collect();
-        self.circuit_memory.collect();
-        self.load_circuits();
+        self.memory.collect();
         // Before memory is given out again: what is on a device will give its own back.
         self.dispatch();
-        if self.check_keys() {
-            self.ask_for_witnesses();
-        }
+        self.give_memory();
+        self.serve_wants();
         self.report_drained();
         self.tell_changes();
         self.publish();
+    }
+
+    /// Looks at the time, besides.
+    pub(super) fn tick(&mut self) {
+        self.let_long_idle_circuits_go();
+        self.pump();
     }
 
     /// Ends jobs whose deadline has passed: before any dispatch, so that expired work never starts.
@@ -61,65 +63,10 @@ impl Scheduler {
         }
     }
 
-    /// In queue order, as far ahead as threads and the host-memory budget allow. The first that does not fit holds
-    /// the others back: what is released next is its. CRITICAL work waits neither for a thread nor for memory that
-    /// other work holds: there is a thread for it, and it goes over the budget if need be.
-    fn ask_for_witnesses(&mut self) {
-        while self.synthesizer.is_some() {
-            let is_full = self.num_synthesizing >= self.config.max_synthesizing.max(1);
-            if is_full && !self.waiting.has_critical() {
-                return;
-            }
-            let Some((job, partition)) = self.next_of(true) else { return };
-            let is_critical = self.jobs[&job].spec.priority == Priority::Critical;
-            if is_full && !is_critical {
-                return;
-            }
-            let circuit = self.prepared(job).expect("only jobs whose circuit is ready are listed");
-            let num_bytes = circuit.witness_bytes();
-            if !self.witness_memory.reserve(num_bytes) {
-                if !is_critical {
-                    return;
-                }
-                self.witness_memory.reserve_beyond(num_bytes);
-            }
-            self.ask_for_witness(job, partition, circuit);
-        }
-    }
-
-    fn ask_for_witness(&mut self, job: JobId, index: PartitionIndex, circuit: Arc<PreparedCircuit>) {
-        let now = self.now();
-        self.waiting.remove(job, index);
-        self.num_synthesizing += 1;
-        let entry = self.jobs.get_mut(&job).expect("a listed partition's job is in the table");
-        if !std::mem::replace(&mut entry.began, true) {
-            entry.timings.queue_wait =
-                now.saturating_sub(entry.spec.accepted_at + entry.timings.circuit_load);
-        }
-        let lease = MemoryLease::default();
-        let command = SynthesizeWitness {
-            at: WorkRef::partition(job, index),
-            workload: Arc::clone(&entry.spec.workload),
-            priority: entry.spec.priority,
-            cancel: entry.cancel.clone(),
-            span: entry.spec.span.clone(),
-            circuit: Arc::clone(&circuit),
-            lease: lease.clone(),
-        };
-        let partition = entry.partition(index);
-        partition.state = PartitionState::Synthesizing { lease };
-        partition.witness_bytes = circuit.witness_bytes();
-        if let Some(synthesizer) = &self.synthesizer {
-            synthesizer.witness.do_send(command);
-        }
-        self.rank_changed(job);
-        self.tell_witness_begun(job, index, circuit.witness_bytes());
-    }
-
     /// The next partition in queue order: to make a witness for (`without_witness`), or to dispatch.
-    fn next_of(&mut self, without_witness: bool) -> Option<(JobId, PartitionIndex)> {
+    pub(super) fn next_of(&mut self, without_witness: bool) -> Option<(JobId, PartitionIndex)> {
         let now = self.now();
-        let without_circuit = if without_witness { self.jobs_waiting_for_circuits() } else { Vec::new() };
+        let without_circuit = if without_witness { self.demands_for_memory() } else { Vec::new() };
         let list = if !without_witness {
             let mut list = self.ready.shortlist(now);
             list.extend(&self.ready_particular);
@@ -140,8 +87,9 @@ impl Scheduler {
                 matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready(_)))
                     && !self.yields(entry, &without_circuit)
             } else {
-                let views =
-                    views.entry(entry.circuit()).or_insert_with(|| self.devices.views(entry.circuit(), now));
+                let views = views
+                    .entry(entry.circuit())
+                    .or_insert_with(|| self.devices.views(entry.circuit(), self.config.batches, now));
                 matches!(self.choose(job, partition, views), Choice::Device(_))
             };
             if possible {
@@ -152,8 +100,8 @@ impl Scheduler {
                 candidates.push(entry.as_waiting(partition, under_way.1));
             }
         }
-        let resident = |circuit: &_| self.devices.is_resident(circuit);
-        let index = self.config.queue.next(&candidates, now, resident)?;
+        let at_hand = |circuit: &_| self.devices.is_at_hand(circuit, self.config.batches, now);
+        let index = self.config.queue.next(&candidates, now, at_hand)?;
         Some((candidates[index].job, candidates[index].partition))
     }
 
@@ -165,6 +113,8 @@ impl Scheduler {
             placement: &entry.spec.placement,
             avoid: &partition.avoid,
             never: &partition.never,
+            needs_fallback: self.devices.needs_fallback(entry.spec.priority, &partition.never),
+            num_waiting: (self.ready.len() + self.ready_particular.len()) as u32,
         };
         place(&wish, views)
     }
@@ -175,7 +125,7 @@ impl Scheduler {
             return;
         }
         while let Some((job, partition)) = self.next_of(false) {
-            let views = self.devices.views(self.jobs[&job].circuit(), self.now());
+            let views = self.devices.views(self.jobs[&job].circuit(), self.config.batches, self.now());
             let Choice::Device(device) = self.choose(job, partition, &views) else { return };
             self.prove(job, partition, device);
         }
@@ -208,6 +158,8 @@ impl Scheduler {
         let freed = self.own().lane_freed.clone();
         let device = self.devices.get_mut(&id).expect("placement names a device of the table");
         assert_eq!(device.service, Service::Ready, "placement names a device in service");
+        device.was_given(&circuit.id, self.config.batches, now);
+        self.totals.fallback += u64::from(device.role == Role::Fallback);
         let lane = device.spend(priority);
         let credit = LaneCredit::new(id.clone(), device.life, lane, freed);
         let address = device.address.as_ref().expect("a device in service has an address");

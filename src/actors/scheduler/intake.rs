@@ -10,8 +10,7 @@ use super::Scheduler;
 use crate::error::{EngineError, RequestError, ScheduleError};
 use crate::ids::{JobId, PartitionIndex};
 use crate::messages::job::{
-    BlindingSource, CancelJob, JobAccepted, JobEvent, JobTicket, Placement, Priority, ReleaseTicket,
-    SubmitJob,
+    BlindingSource, CancelJob, JobAccepted, JobEvent, JobTicket, Priority, ReleaseTicket, SubmitJob,
 };
 use crate::policy::admission::{admit, WorkIdentity};
 use crate::policy::queue::Waiting;
@@ -50,11 +49,7 @@ impl Scheduler {
                 return Ok(accepted);
             }
         }
-        let wanted_is_gone = match &submit.placement {
-            Placement::Device(id) => self.devices.gone(id),
-            Placement::Any => None,
-        };
-        if let Some(reason) = wanted_is_gone.or_else(|| self.devices.all_gone()) {
+        if let Some(reason) = self.devices.none_for(&submit.placement, priority) {
             return Err(ScheduleError::NoDevice(reason).into());
         }
         admit(self.draining, self.jobs.len(), self.num_critical, self.config.max_queued_jobs, priority)?;
@@ -75,12 +70,7 @@ impl Scheduler {
                 return Err(field("blinding", what).into());
             }
         }
-        match &submit.placement {
-            Placement::Device(id) if !self.devices.contains(id) => {
-                Err(ScheduleError::NoDevice(format!("{id} is not one of this engine's")).into())
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn accept(

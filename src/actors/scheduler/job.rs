@@ -22,6 +22,7 @@ use crate::messages::device::CancelFlag;
 use crate::messages::job::{BlindingSource, JobEvent, JobResult, JobTimings, Placement, Priority};
 use crate::messages::synthesis::MemoryLease;
 use crate::policy::admission::WorkIdentity;
+use crate::policy::host_memory::HostPart;
 use crate::policy::queue::Waiting;
 
 /// Refusals (no lane, draining) that one partition takes before they count as a failure: a device that refuses is
@@ -120,7 +121,7 @@ impl Partition {
     /// either.
     pub fn let_go(&mut self, next: PartitionState, memory: &mut HostMemory) {
         let holders = std::mem::replace(&mut self.state, next).holders();
-        memory.release_after(std::mem::take(&mut self.witness_bytes), holders);
+        memory.release_after(HostPart::Witnesses, std::mem::take(&mut self.witness_bytes), holders);
     }
 
     /// It has had all its attempts. Refusals by devices that were busy are none, up to a limit.

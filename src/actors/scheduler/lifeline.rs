@@ -13,6 +13,7 @@ use crate::messages::device::LaneKind;
 use crate::messages::events::{AttemptRef, EventKind, JobOutcome};
 use crate::messages::job::JobResult;
 use crate::messages::lifecycle::DeviceReady;
+use crate::policy::host_memory::HostPart;
 
 /// What was told last of figures that are told when they change.
 #[derive(Default)]
@@ -108,7 +109,8 @@ impl Scheduler {
         if !self.config.events.is_on() {
             return;
         }
-        let host_memory = (self.witness_memory.reserved_bytes(), self.circuit_memory.reserved_bytes());
+        let budget = self.memory.budget();
+        let host_memory = (budget.part_bytes(HostPart::Witnesses), budget.part_bytes(HostPart::Circuits));
         if std::mem::replace(&mut self.told.host_memory, host_memory) != host_memory {
             let (witness_bytes, circuit_bytes) = host_memory;
             self.config.events.emit(|| EventKind::HostMemory { witness_bytes, circuit_bytes });

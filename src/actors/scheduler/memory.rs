@@ -3,19 +3,20 @@
 use std::any::Any;
 use std::sync::Weak;
 
-use crate::policy::admission::ByteBudget;
+use crate::policy::host_memory::{HostBudget, HostPart};
 
 /// Somebody who may still hold memory: gone once nothing is left of it.
 pub(super) type Holder = Weak<dyn Any + Send + Sync>;
 
-/// A budget of host memory. What is given up while a worker thread or a device still holds it counts until that is
+/// The budget of host memory. What is given up while a worker thread or a device still holds it counts until that is
 /// over: a cancelled stage ends when it ends.
 pub(super) struct HostMemory {
-    budget: ByteBudget,
+    budget: HostBudget,
     lingering: Vec<Lingering>,
 }
 
 struct Lingering {
+    part: HostPart,
     num_bytes: u64,
     holders: Vec<Holder>,
 }
@@ -28,33 +29,48 @@ impl Lingering {
 
 impl HostMemory {
     pub fn new(limit_bytes: u64) -> Self {
-        Self { budget: ByteBudget::new(limit_bytes), lingering: Vec::new() }
+        Self { budget: HostBudget::new(limit_bytes), lingering: Vec::new() }
     }
 
-    /// As [`ByteBudget::reserve`].
+    /// As [`HostBudget::reserve`].
     #[must_use]
-    pub fn reserve(&mut self, num_bytes: u64) -> bool {
+    pub fn reserve(&mut self, part: HostPart, num_bytes: u64) -> bool {
         self.collect();
-        self.budget.reserve(num_bytes)
+        self.budget.reserve(part, num_bytes)
     }
 
-    /// As [`ByteBudget::reserve_beyond`].
-    pub fn reserve_beyond(&mut self, num_bytes: u64) {
-        self.budget.reserve_beyond(num_bytes);
+    /// As [`HostBudget::reserve_if_none`].
+    #[must_use]
+    pub fn reserve_if_none(&mut self, part: HostPart, num_bytes: u64) -> bool {
+        self.collect();
+        self.budget.reserve_if_none(part, num_bytes)
+    }
+
+    /// As [`HostBudget::reserve_beyond`].
+    pub fn reserve_beyond(&mut self, part: HostPart, num_bytes: u64) {
+        self.budget.reserve_beyond(part, num_bytes);
     }
 
     /// Nobody holds it any more.
-    pub fn release(&mut self, num_bytes: u64) {
-        self.budget.release(num_bytes);
+    pub fn release(&mut self, part: HostPart, num_bytes: u64) {
+        self.budget.release(part, num_bytes);
+    }
+
+    pub fn pin(&mut self, num_bytes: u64) {
+        self.budget.pin(num_bytes);
+    }
+
+    pub fn unpin(&mut self, num_bytes: u64) {
+        self.budget.unpin(num_bytes);
     }
 
     /// Releases `num_bytes` once every holder is gone: now, or at a later [`Self::collect`].
-    pub fn release_after(&mut self, num_bytes: u64, holders: Vec<Holder>) {
-        let lingering = Lingering { num_bytes, holders };
+    pub fn release_after(&mut self, part: HostPart, num_bytes: u64, holders: Vec<Holder>) {
+        let lingering = Lingering { part, num_bytes, holders };
         if lingering.is_held() {
             self.lingering.push(lingering);
         } else {
-            self.budget.release(num_bytes);
+            self.budget.release(part, num_bytes);
         }
     }
 
@@ -64,22 +80,25 @@ impl HostMemory {
         self.lingering.retain(|lingering| {
             let is_held = lingering.is_held();
             if !is_held {
-                budget.release(lingering.num_bytes);
+                budget.release(lingering.part, lingering.num_bytes);
             }
             is_held
         });
     }
 
-    pub fn lingering_bytes(&self) -> u64 {
-        self.lingering.iter().map(|lingering| lingering.num_bytes).sum()
+    pub fn lingering_bytes(&self, part: HostPart) -> u64 {
+        self.lingering.iter().filter(|held| held.part == part).map(|held| held.num_bytes).sum()
     }
 
-    pub fn reserved_bytes(&self) -> u64 {
-        self.budget.reserved_bytes()
+    /// Whether `num_bytes` would fit if all that was let go were free already.
+    pub fn will_fit(&self, num_bytes: u64) -> bool {
+        let lingering_bytes: u64 = self.lingering.iter().map(|held| held.num_bytes).sum();
+        let kept_bytes = self.budget.reserved_bytes() - lingering_bytes;
+        kept_bytes.saturating_add(num_bytes) <= self.budget.limit_bytes()
     }
 
-    pub fn limit_bytes(&self) -> u64 {
-        self.budget.limit_bytes()
+    pub fn budget(&self) -> &HostBudget {
+        &self.budget
     }
 }
 
@@ -91,17 +110,19 @@ mod tests {
 
     #[test]
     fn what_is_held_counts_until_it_is_let_go() {
+        const PART: HostPart = HostPart::Witnesses;
         let mut memory = HostMemory::new(100);
-        assert!(memory.reserve(60) && !memory.reserve(60));
+        assert!(memory.reserve(PART, 60) && !memory.reserve(PART, 60));
         let (first, second) = (Arc::new(1u8), Arc::new(2u16));
         let holders: Vec<Holder> = vec![Arc::downgrade(&first) as Holder, Arc::downgrade(&second) as Holder];
-        memory.release_after(60, holders);
+        memory.release_after(PART, 60, holders);
+        assert!(memory.will_fit(100) && !memory.will_fit(101));
         drop(first);
-        assert!(!memory.reserve(60), "one holder is left");
-        assert_eq!((memory.reserved_bytes(), memory.lingering_bytes()), (60, 60));
+        assert!(!memory.reserve(PART, 60), "one holder is left");
+        assert_eq!((memory.budget().reserved_bytes(), memory.lingering_bytes(PART)), (60, 60));
         drop(second);
-        assert!(memory.reserve(60));
-        memory.release_after(60, Vec::new());
-        assert_eq!((memory.reserved_bytes(), memory.lingering_bytes()), (0, 0));
+        assert!(memory.reserve(PART, 60));
+        memory.release_after(PART, 60, Vec::new());
+        assert_eq!((memory.budget().reserved_bytes(), memory.lingering_bytes(PART)), (0, 0));
     }
 }

@@ -53,7 +53,7 @@ impl Scheduler {
             // Its thread may still be at it; the result will be late.
             let is_synthesizing = matches!(partition.state, PartitionState::Synthesizing { .. });
             self.num_synthesizing -= usize::from(is_synthesizing);
-            partition.let_go(PartitionState::Waiting, &mut self.witness_memory);
+            partition.let_go(PartitionState::Waiting, &mut self.memory);
         }
         if let Some(deadline) = job.spec.deadline {
             self.deadlines.remove(&(deadline, id));
@@ -132,7 +132,7 @@ impl Scheduler {
     pub(super) fn retry(&mut self, id: JobId, index: PartitionIndex, device: &DeviceId, error: DeviceError) {
         let max_attempts = self.config.max_attempts;
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let placement = job.spec.placement.clone();
+        let (placement, priority) = (job.spec.placement.clone(), job.spec.priority);
         let partition = job.partition(index);
         let gives_up = match &error {
             DeviceError::NotTaking { .. } => {
@@ -142,7 +142,9 @@ impl Scheduler {
             DeviceError::Plan { .. } | DeviceError::Unsupported { .. } | DeviceError::OutOfVram { .. } => {
                 partition.never.insert(device.clone());
                 let never = &partition.never;
-                !self.devices.may_serve(|id| !never.contains(id) && is_allowed(&placement, id))
+                !self
+                    .devices
+                    .may_serve(|id| !never.contains(id) && self.devices.is_allowed(&placement, priority, id))
             }
             _ => {
                 partition.avoid.insert(device.clone());
@@ -211,9 +213,11 @@ impl Scheduler {
             .jobs
             .iter()
             .filter(|(_, entry)| {
-                let placement = &entry.spec.placement;
+                let (placement, priority) = (&entry.spec.placement, entry.spec.priority);
                 entry.partitions.iter().filter(|partition| partition.needs_device()).any(|partition| {
-                    !self.devices.may_serve(|id| is_allowed(placement, id) && !partition.never.contains(id))
+                    !self.devices.may_serve(|id| {
+                        self.devices.is_allowed(placement, priority, id) && !partition.never.contains(id)
+                    })
                 })
             })
             .map(|(job, _)| *job)

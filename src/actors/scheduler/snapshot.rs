@@ -6,10 +6,12 @@ use std::time::Duration;
 use super::devices::{Device, Service};
 use super::job::{Job, PartitionState};
 use super::{Scheduler, KINDS};
-use crate::ids::DeviceId;
+use crate::ids::{CircuitId, DeviceId};
 use crate::messages::status::{
-    CircuitStatus, DeviceStatus, EngineDeviceStatus, EngineStatus, JobStatus, QueueStatus,
+    CircuitStatus, DeviceStatus, EngineDeviceStatus, EngineStatus, JobStatus, QueueStatus, Readiness,
 };
+use crate::policy::host_memory::HostPart;
+use crate::policy::readiness::{readiness, DeviceFact, EngineFacts, ServiceFact};
 
 /// With more jobs than this, the snapshot is not made at every change: its cost grows with them.
 const MAX_JOBS_FOR_EVERY_CHANGE: usize = 32;
@@ -38,11 +40,13 @@ impl Scheduler {
     }
 
     fn snapshot(&self, now: Duration) -> EngineStatus {
-        let can_accept = !self.draining && self.synthesizer.is_some() && self.durable.is_writable();
-        let ready = can_accept && self.devices.is_usable(now);
+        let Readiness { ready, degraded, fatal, reasons } = self.readiness(now);
+        let budget = self.memory.budget();
         EngineStatus {
             ready,
-            reasons: self.reasons(),
+            degraded,
+            fatal,
+            reasons,
             draining: self.draining,
             uptime_ms: now.as_millis() as u64,
             devices: self.devices.iter().map(|(id, device)| self.device_status(id, device, now)).collect(),
@@ -51,31 +55,39 @@ impl Scheduler {
             jobs: self.jobs.values().map(|job| job_status(job, now)).collect(),
             recovering: self.durable.num_recovering() as u64,
             totals: self.totals,
-            host_memory_reserved_bytes: self.witness_memory.reserved_bytes(),
-            host_memory_budget_bytes: self.witness_memory.limit_bytes(),
-            circuit_memory_reserved_bytes: self.circuit_memory.reserved_bytes(),
-            circuit_memory_budget_bytes: self.circuit_memory.limit_bytes(),
+            host_memory_reserved_bytes: budget.part_bytes(HostPart::Witnesses),
+            circuit_memory_reserved_bytes: budget.part_bytes(HostPart::Circuits),
+            circuit_memory_pinned_bytes: budget.pinned_bytes(),
+            host_memory_budget_bytes: budget.limit_bytes(),
         }
     }
 
-    fn reasons(&self) -> Vec<String> {
-        let mut reasons = Vec::new();
-        if self.draining {
-            reasons.push("engine is shutting down".to_owned());
-        }
-        reasons.extend(self.durable.reason());
-        for (id, device) in self.devices.iter() {
-            match &device.service {
-                Service::Ready => {}
-                Service::Starting => reasons.push(format!("{id} is starting")),
-                Service::Withdrawn { reason } => reasons.push(format!("{id} is out of service: {reason}")),
-                Service::Gone { reason } => reasons.push(format!("{id} was given up: {reason}")),
-            }
-        }
-        if self.devices.iter().next().is_none() {
-            reasons.push("no device is configured".to_owned());
-        }
-        reasons
+    fn readiness(&self, now: Duration) -> Readiness {
+        let failures = self.warmup_failures.iter();
+        let journal_failure = self.durable.failure();
+        readiness(&EngineFacts {
+            draining: self.draining,
+            can_synthesize: self.synthesizer.is_some(),
+            journal_failure: journal_failure.as_deref(),
+            num_recovering: self.durable.num_recovering(),
+            warming: self.warming().map(CircuitId::as_str).collect(),
+            warmup_failures: failures.map(|(id, what)| (id.as_str(), what.as_str())).collect(),
+            devices: self
+                .devices
+                .iter()
+                .map(|(id, device)| DeviceFact {
+                    id: id.as_str(),
+                    role: device.role,
+                    service: match &device.service {
+                        Service::Starting => ServiceFact::Starting,
+                        Service::Ready => ServiceFact::Ready,
+                        Service::Withdrawn { reason } => ServiceFact::Withdrawn(reason),
+                        Service::Gone { reason } => ServiceFact::Gone(reason),
+                    },
+                    health: device.health.health(now),
+                })
+                .collect(),
+        })
     }
 
     fn queues(&self) -> Vec<QueueStatus> {
@@ -105,7 +117,8 @@ impl Scheduler {
             .iter()
             .map(|(id, circuit)| {
                 let (state, num_bytes) = circuit.as_status();
-                CircuitStatus { circuit: id.to_string(), state: state.to_owned(), num_bytes }
+                let pinned = circuit.is_pinned();
+                CircuitStatus { circuit: id.to_string(), state: state.to_owned(), num_bytes, pinned }
             })
             .collect();
         circuits.sort_by(|a, b| a.circuit.cmp(&b.circuit));
@@ -134,6 +147,7 @@ impl Scheduler {
             backend: info.map(|info| info.backend.to_owned()).unwrap_or_default(),
             state: state.to_owned(),
             health: device.health.health(now).as_str().to_owned(),
+            role: device.role.as_str().to_owned(),
             num_lanes: device.num_lanes,
             lanes_busy: device.lanes_busy(),
             memory_total_bytes: info.map_or(0, |info| info.memory_total_bytes),

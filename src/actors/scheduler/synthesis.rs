@@ -10,6 +10,7 @@ use crate::messages::job::JobEvent;
 use crate::messages::synthesis::{
     JobVerified, ProofsVerified, SynthesisFailed, SynthesizerReady, WitnessSynthesized,
 };
+use crate::policy::host_memory::HostPart;
 
 impl Handler<SynthesizerReady> for Scheduler {
     type Result = ();
@@ -24,7 +25,7 @@ impl Handler<SynthesizerReady> for Scheduler {
             for (index, partition) in job.partitions.iter_mut().enumerate() {
                 if let PartitionState::Synthesizing { .. } = partition.state {
                     // A thread may still be at it: its memory counts until then.
-                    partition.let_go(PartitionState::Waiting, &mut self.witness_memory);
+                    partition.let_go(PartitionState::Waiting, &mut self.memory);
                     self.num_synthesizing -= 1;
                     asked.push((*id, PartitionIndex(index as u32)));
                 }
@@ -36,7 +37,7 @@ impl Handler<SynthesizerReady> for Scheduler {
         }
         if let Some(check) = self.key_check.take() {
             let (num_bytes, holders) = check.into_memory();
-            self.witness_memory.release_after(num_bytes, holders);
+            self.memory.release_after(HostPart::Witnesses, num_bytes, holders);
         }
         self.ask_for_circuits_again();
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
@@ -124,7 +125,7 @@ impl Scheduler {
             self.doubt(at.job, index);
             return;
         }
-        partition.let_go(PartitionState::Done { device: device.clone(), proof }, &mut self.witness_memory);
+        partition.let_go(PartitionState::Done { device: device.clone(), proof }, &mut self.memory);
         job.tell(&JobEvent::PartitionVerified { partition: index, device: device.clone() });
         self.rank_changed(at.job);
         if let Some(entry) = self.devices.get_mut(&device) {

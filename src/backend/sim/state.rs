@@ -189,7 +189,8 @@ impl SimState {
         let mut duration = self.duration_of(lane, stage);
         for fault in &faults {
             match fault {
-                FaultKind::Delay(delay) => duration += *delay,
+                // A hang may be of the same stage.
+                FaultKind::Delay(delay) => duration = duration.saturating_add(*delay),
                 FaultKind::Hang => duration = Duration::MAX,
                 _ => {}
             }

@@ -11,6 +11,7 @@ mod inspect;
 mod interrupt;
 mod options;
 mod params;
+mod plan;
 mod progress;
 mod prove;
 mod test_params;
@@ -47,6 +48,7 @@ enum Command {
     Devices(devices::DevicesArgs),
     Circuits(circuits::CircuitsArgs),
     Params(params::ParamsArgs),
+    Plan(plan::PlanArgs),
     CheckConfig(check_config::CheckConfigArgs),
 }
 
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args, &config),
         Command::Circuits(args) => circuits::run(&args),
         Command::Params(args) => params::run(&args, &config, ui),
+        Command::Plan(args) => plan::run(&args),
         Command::CheckConfig(args) => check_config::run(&args, &config),
     };
     match done {

@@ -12,7 +12,7 @@ use crate::circuits::{Undecoded, Workload};
 use crate::error::{EngineError, JournalError, ScheduleError};
 use crate::ids::{JobId, WorkRef};
 use crate::journal::{Op, OpenJournal, ResultRecord};
-use crate::messages::job::{BlindingSource, JobEvent, Placement, Priority};
+use crate::messages::job::{BlindingSource, JobEvent, Priority};
 use crate::messages::journal::{AttachJob, RecoveredDecoded};
 use crate::messages::synthesis::DecodeRequest;
 use crate::policy::admission::WorkIdentity;
@@ -130,11 +130,8 @@ impl Scheduler {
     fn requeue(&mut self, job: JobId, workload: Arc<dyn Workload>) -> Result<(), EngineError> {
         let Some(record) = self.durable.undecoded.get(&job).cloned() else { return Ok(()) };
         let now = self.now();
-        match &record.placement {
-            Placement::Device(id) if !self.devices.contains(id) => {
-                return Err(ScheduleError::NoDevice(format!("{id} is not one of this engine's")).into());
-            }
-            _ => {}
+        if let Some(reason) = self.devices.none_for(&record.placement, record.priority) {
+            return Err(ScheduleError::NoDevice(reason).into());
         }
         self.make_room_for_key(workload.as_ref())?;
         let left = record.deadline_unix_ms.map(|at| self.durable.time_until(at, now).unwrap_or_default());

@@ -1,0 +1,85 @@
+//! Random lives of an engine against a simple reference: random jobs, faults, cancels, drops and restarts, on simulated
+//! devices with a paused clock.
+//!
+//! After every step: no job is lost, none is answered twice or wrongly, nothing that was reserved is leaked, no device has
+//! two owners and no lane two partitions, and no CRITICAL work waits for other work beyond a stage.
+//!
+//! ```sh
+//! cargo test --release --test engine_model                              # the default number of lives
+//! CUZK_MODEL_SEEDS=10000 cargo test --release --test engine_model       # as many as CI runs
+//! CUZK_TEST_SEED=17 cargo test --release --test engine_model            # one life again, exactly
+//! ```
+
+mod common;
+#[path = "model/devices.rs"]
+mod devices;
+#[path = "model/jobs.rs"]
+mod jobs;
+#[path = "model/life.rs"]
+mod life;
+#[path = "model/reference.rs"]
+mod reference;
+#[path = "engine/squares.rs"]
+#[allow(dead_code, reason = "the model makes requests of its own")]
+mod squares;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+
+/// Lives of an ordinary run: 37 ms of one core each, so some 20 s on two cores. Ten thousand take some three minutes.
+const NUM_SEEDS: u64 = 1_000;
+
+/// Panics that a script asks for are no news; those of the test itself are.
+fn be_quiet_about_scripted_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let text = info.payload().downcast_ref::<String>();
+        if !text.is_some_and(|text| text.contains("scripted panic")) {
+            usual(info);
+        }
+    }));
+}
+
+fn replay(seed: u64) -> String {
+    format!("CUZK_TEST_SEED={seed} cargo test --release --test engine_model -- --nocapture")
+}
+
+/// The life of a seed; a panic anywhere on its thread, also in a task that listens, is a failure.
+fn live(seed: u64) -> Result<(), String> {
+    let lived = catch_unwind(AssertUnwindSafe(|| common::on_paused_arbiter(life::live(seed))));
+    lived.map_err(|_| format!("the life of seed {seed} went wrong; again:\n    {}", replay(seed)))
+}
+
+#[test]
+fn any_life_of_an_engine_agrees_with_the_reference() {
+    be_quiet_about_scripted_panics();
+    if let Ok(seed) = std::env::var("CUZK_TEST_SEED") {
+        return live(seed.parse().expect("CUZK_TEST_SEED is a decimal number")).unwrap();
+    }
+    let num_seeds = match std::env::var("CUZK_MODEL_SEEDS") {
+        Ok(text) => text.parse().expect("CUZK_MODEL_SEEDS is a decimal number"),
+        Err(_) => NUM_SEEDS,
+    };
+    let num_threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+    let (next, failures) = (AtomicU64::new(1), Mutex::new(Vec::new()));
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..num_threads {
+            scope.spawn(|| loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                let has_failed = !failures.lock().expect("nobody panics with it").is_empty();
+                if seed > num_seeds || has_failed {
+                    return;
+                }
+                if let Err(failure) = live(seed) {
+                    println!("{failure}");
+                    failures.lock().expect("nobody panics with it").push(failure);
+                }
+            });
+        }
+    });
+    println!("{num_seeds} lives on {num_threads} threads took {:?}", begun.elapsed());
+    let failures = failures.into_inner().expect("nobody panics with it");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

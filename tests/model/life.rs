@@ -1,0 +1,414 @@
+//! One life: an engine on simulated devices, and everything that callers, devices and time do to it, from one seed.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cuzk::actors::gpu_device::{DeviceConfig, FactorySpawner};
+use cuzk::backend::sim::SimConfig;
+use cuzk::backend::{LaneLayout, Stage, WatchdogConfig};
+use cuzk::engine::{DeviceSpec, Engine, EngineConfig, JobHandle, Preload};
+use cuzk::error::{EngineError, ScheduleError};
+use cuzk::ids::{CircuitId, DeviceId, JobId};
+use cuzk::messages::job::{CancelOutcome, Payload, Placement, Priority, ProofRequest};
+use cuzk::messages::status::EngineStatus;
+use cuzk::policy::batch::BatchPolicy;
+use cuzk::policy::plan::{least_budget_bytes, ShapeSummary, SrsSummary};
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use tokio::time::Instant;
+
+use super::devices::{lock, Corrupts, ObservedFactory, Shared};
+use super::jobs::{shape, workload, CIRCUITS, XS};
+use super::reference::{listen, Book, SharedBook, Statement};
+use super::squares::srs;
+
+const MS: Duration = Duration::from_millis(1);
+const NUM_STEPS: u32 = 24;
+/// More than any life takes: a job that is not answered by then is lost.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// One engine of a life.
+struct World {
+    engine: Engine,
+    book: SharedBook,
+    shared: Shared,
+    max_queued_jobs: usize,
+    devices: Vec<DeviceId>,
+    /// Callers that wait, with the job of each.
+    handles: Vec<(usize, JobHandle)>,
+}
+
+/// What may go wrong on a device in this life.
+fn faults(rng: &mut ChaCha20Rng) -> String {
+    let stage = |rng: &mut ChaCha20Rng| Stage::ALL[rng.gen_range(2..9)];
+    let word = |rng: &mut ChaCha20Rng| match rng.gen_range(0..6) {
+        0 => format!("sticky@{}.{}", rng.gen_range(1..6), stage(rng)),
+        1 => format!("hang@{}.{}", rng.gen_range(1..6), stage(rng)),
+        2 => format!("panic@{}.{}", rng.gen_range(1..6), stage(rng)),
+        3 => format!("delay({}ms)@{}.{}", rng.gen_range(5..200), rng.gen_range(1..6), stage(rng)),
+        4 => format!("alloc_fail({})", rng.gen_range(1..60)),
+        _ if rng.gen_bool(0.3) => format!("lost@{}.{}", rng.gen_range(1..6), stage(rng)),
+        _ => format!("delay(1ms)@*.{}", stage(rng)),
+    };
+    let num_faults = if rng.gen_bool(0.5) { rng.gen_range(1..4) } else { 0 };
+    (0..num_faults).map(|_| word(rng)).collect::<Vec<_>>().join(",")
+}
+
+fn device(index: u32, shared: &Shared, rng: &mut ChaCha20Rng) -> DeviceSpec {
+    let least = least_budget_bytes(&ShapeSummary::of(shape()), &SrsSummary::of(&srs()));
+    let memory_bytes = if rng.gen_bool(0.6) { 1 << 30 } else { least * rng.gen_range(2..8) };
+    let stage = MS * [1, 3, 10][rng.gen_range(0..3)];
+    let config = SimConfig {
+        index,
+        memory_bytes,
+        layout: LaneLayout {
+            normal: rng.gen_range(1..3),
+            critical: rng.gen_range(0..2),
+            critical_preempts: rng.gen_bool(0.3),
+        },
+        stages_ahead: rng.gen_range(0..2),
+        stage_durations: [stage; 9],
+        srs_load_duration: MS * rng.gen_range(0..20),
+        faults: faults(rng).parse().expect("the script is well-formed"),
+        watchdog: WatchdogConfig { floor: 500 * MS, upload_floor: 500 * MS, factor: 4 },
+        ..SimConfig::default()
+    };
+    let num_corrupt = if rng.gen_bool(0.2) { rng.gen_range(1..4) } else { 0 };
+    let corrupts = Corrupts::of((0..num_corrupt).map(|_| rng.gen_range(1..8)).collect::<Vec<u64>>());
+    DeviceSpec::Spawner(FactorySpawner::boxed(ObservedFactory::new(config, Arc::clone(shared), corrupts)))
+}
+
+fn config(shared: &Shared, rng: &mut ChaCha20Rng) -> EngineConfig {
+    let num_devices = rng.gen_range(1..4);
+    let devices: Vec<DeviceSpec> = (0..num_devices).map(|index| device(index, shared, rng)).collect();
+    let reserves = num_devices > 1 && rng.gen_bool(0.3);
+    let reserved = devices.last().filter(|_| reserves).map(DeviceSpec::device_id);
+    let circuit_bytes = srs().num_bytes() + shape().num_bytes();
+    let tight = circuit_bytes * rng.gen_range(1..4) + rng.gen_range(0..10_000);
+    EngineConfig {
+        devices,
+        reserved_for_critical: reserved.into_iter().collect(),
+        synthesis_threads: 0,
+        host_memory_budget_bytes: if rng.gen_bool(0.5) { 1 << 30 } else { tight },
+        max_queued_jobs: rng.gen_range(4..14),
+        max_attempts: rng.gen_range(2..5),
+        device: DeviceConfig { self_test: false, ..DeviceConfig::default() },
+        // Priorities alone decide: what waits does not rise.
+        aging_step: Duration::from_secs(100_000),
+        affinity_limit: MS * rng.gen_range(0..200),
+        batches: BatchPolicy { max_partitions: rng.gen_range(1..5), max_time: MS * rng.gen_range(0..500) },
+        idle_limit: rng.gen_bool(0.3).then(|| MS * rng.gen_range(50..500)),
+        max_restarts: rng.gen_range(0..3),
+        restart_window: Duration::from_secs(5),
+        quarantine: Duration::from_secs(1),
+        ..EngineConfig::default()
+    }
+}
+
+impl World {
+    async fn begin(rng: &mut ChaCha20Rng) -> Self {
+        let shared = Shared::default();
+        let config = config(&shared, rng);
+        let devices = config.devices.iter().map(DeviceSpec::device_id).collect();
+        let (max_queued_jobs, max_attempts) = (config.max_queued_jobs, config.max_attempts);
+        let reserved = config.reserved_for_critical.clone();
+        let engine = Engine::start_on_current_arbiter(config).await.expect("the configuration is good");
+        let book = Book {
+            engine: engine.clone(),
+            max_attempts,
+            reserved,
+            records: Vec::new(),
+            is_stopping: false,
+            listeners: Vec::new(),
+        };
+        let book = Rc::new(RefCell::new(book));
+        Self { engine, book, shared, max_queued_jobs, devices, handles: Vec::new() }
+    }
+
+    async fn step(&mut self, rng: &mut ChaCha20Rng) {
+        match rng.gen_range(0..20) {
+            0..=7 => self.submit(rng).await,
+            8 => self.cancel(rng).await,
+            9 => self.drop_one(rng),
+            10 => self.evict(rng).await,
+            11 => self.preload(rng),
+            12..=18 => tokio::time::sleep(MS * rng.gen_range(0..60)).await,
+            _ => tokio::time::sleep(MS * rng.gen_range(0..2_000)).await,
+        }
+        self.settle().await;
+        self.check(&self.engine.status());
+    }
+
+    fn statement(&self, rng: &mut ChaCha20Rng) -> Statement {
+        let known = &self.book.borrow().records;
+        if let (true, Some(record)) = (rng.gen_bool(0.25), known.choose(rng)) {
+            return record.statement.clone();
+        }
+        let num_partitions = [1, 1, 1, 2, 2, 3][rng.gen_range(0..6)];
+        let placement = match self.devices.choose(rng) {
+            Some(device) if rng.gen_bool(0.1) => Placement::Device(device.clone()),
+            _ => Placement::Any,
+        };
+        Statement {
+            request_id: format!("request-{}", rng.gen_range(0..6)),
+            circuit: CIRCUITS[rng.gen_range(0..3)],
+            xs: (0..num_partitions).map(|_| rng.gen_range(XS)).collect(),
+            is_broken: rng.gen_bool(0.05),
+            placement,
+        }
+    }
+
+    async fn submit(&mut self, rng: &mut ChaCha20Rng) {
+        let statement = self.statement(rng);
+        let levels = [Priority::Low, Priority::Normal, Priority::Normal, Priority::High, Priority::Critical];
+        let priority = levels[rng.gen_range(0..5)];
+        let limit = rng.gen_bool(0.15).then(|| MS * rng.gen_range(1..400));
+        let workload = workload(statement.circuit, &statement.xs, statement.is_broken);
+        let request = ProofRequest {
+            request_id: statement.request_id.clone(),
+            priority: Some(priority),
+            deadline: limit,
+            placement: statement.placement.clone(),
+            ..ProofRequest::new(Payload::Workload(workload))
+        };
+        let same = self.book.borrow().same_work(&statement);
+        let is_full = self.is_full(priority);
+        // It will share that job: what follows from it may be heard before the reply.
+        if let Some(index) = same.and_then(|id| self.book.borrow().index_of(id)) {
+            let deadline = limit.map(|limit| Instant::now() + limit);
+            self.book.borrow_mut().attach(index, priority, deadline);
+        }
+        match self.engine.submit(request).await {
+            Ok(handle) => self.accepted(handle, statement, priority, limit, (same, is_full)),
+            Err(EngineError::Schedule(ScheduleError::QueueFull { .. })) => {
+                assert!(is_full && same.is_none(), "refused although there is room");
+            }
+            Err(EngineError::Schedule(ScheduleError::NoDevice(reason))) => {
+                self.check_no_device(&statement, priority, &reason);
+            }
+            Err(error) => panic!("{statement:?} is refused: {error}"),
+        }
+    }
+
+    fn is_full(&self, priority: Priority) -> bool {
+        let book = self.book.borrow();
+        match priority {
+            Priority::Critical => book.num_live_critical() >= 4 * self.max_queued_jobs,
+            _ => book.num_live() >= self.max_queued_jobs,
+        }
+    }
+
+    fn accepted(
+        &mut self,
+        mut handle: JobHandle,
+        statement: Statement,
+        priority: Priority,
+        limit: Option<Duration>,
+        (same, is_full): (Option<JobId>, bool),
+    ) {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let index = {
+            let mut book = self.book.borrow_mut();
+            match book.index_of(handle.id()) {
+                Some(index) => {
+                    assert!(handle.is_attached(), "two jobs have one id");
+                    assert_eq!(book.records[index].statement, statement, "attached to other work");
+                    assert_eq!(same, Some(handle.id()), "attached to another job of that work");
+                    index
+                }
+                None => {
+                    assert!(!handle.is_attached() && same.is_none(), "{statement:?} is known as {same:?}");
+                    assert!(!is_full, "accepted although the queue is full");
+                    lock(&self.shared).statements.insert(handle.id(), statement.xs.clone());
+                    book.open(handle.id(), statement, priority, deadline);
+                    book.records.len() - 1
+                }
+            }
+        };
+        listen(&self.book, index, handle.events());
+        self.handles.push((index, handle));
+    }
+
+    fn check_no_device(&self, statement: &Statement, priority: Priority, reason: &str) {
+        let status = self.engine.status();
+        let book = self.book.borrow();
+        let is_usable = |device: &cuzk::messages::status::EngineDeviceStatus| {
+            let id = DeviceId::new(device.id.as_str());
+            let is_wanted = match &statement.placement {
+                Placement::Any => true,
+                Placement::Device(wanted) => *wanted == id,
+            };
+            let is_open_to = priority == Priority::Critical || !book.reserved.contains(&id);
+            is_wanted && is_open_to && device.state != "gone"
+        };
+        assert!(!status.devices.iter().any(is_usable), "{statement:?} at {priority:?} is refused: {reason}");
+    }
+
+    async fn cancel(&mut self, rng: &mut ChaCha20Rng) {
+        let (index, id) = {
+            let book = self.book.borrow();
+            if book.records.is_empty() {
+                return;
+            }
+            let index = rng.gen_range(0..book.records.len());
+            (index, book.records[index].id)
+        };
+        self.book.borrow_mut().records[index].cancel_is_asked = true;
+        let outcome = self.engine.cancel(id).await.expect("the engine lives");
+        let record = &mut self.book.borrow_mut().records[index];
+        match outcome {
+            CancelOutcome::WasQueued | CancelOutcome::WasRunning => {
+                assert!(!record.has_proof(), "cancelled after its end");
+                record.is_cancelled = true;
+            }
+            CancelOutcome::AlreadyEnded => {}
+            CancelOutcome::Unknown => panic!("job {id} is not known any more"),
+        }
+    }
+
+    fn drop_one(&mut self, rng: &mut ChaCha20Rng) {
+        if self.handles.is_empty() {
+            return;
+        }
+        let (index, handle) = self.handles.swap_remove(rng.gen_range(0..self.handles.len()));
+        drop(handle);
+        if !self.handles.iter().any(|(other, _)| *other == index) {
+            self.book.borrow_mut().records[index].is_dropped = true;
+        }
+    }
+
+    async fn evict(&mut self, rng: &mut ChaCha20Rng) {
+        let circuit = CIRCUITS[rng.gen_range(0..3)];
+        let is_live = |book: &Book| {
+            book.records.iter().any(|record| record.is_live() && record.statement.circuit == circuit)
+        };
+        let is_used = is_live(&self.book.borrow());
+        match self.engine.evict(&CircuitId::new(circuit)).await {
+            Ok(_) => assert!(!is_used, "{circuit} was let go under its jobs"),
+            Err(EngineError::Schedule(ScheduleError::CircuitInUse { .. })) => {
+                assert!(is_used, "{circuit} is not in use");
+            }
+            Err(error) => panic!("{circuit} is not let go: {error}"),
+        }
+    }
+
+    /// Nobody waits for it: it may have to wait for devices and memory.
+    fn preload(&self, rng: &mut ChaCha20Rng) {
+        let workload = workload(CIRCUITS[rng.gen_range(0..3)], &[2], false);
+        let preload = Preload { workload, pinned: rng.gen_bool(0.3), on_devices: rng.gen_bool(0.7) };
+        let engine = self.engine.clone();
+        let preloading = actix_rt::spawn(async move {
+            if let Err(error) = engine.preload(preload).await {
+                let is_expected = matches!(error, EngineError::Schedule(_) | EngineError::Device(_));
+                assert!(is_expected, "a preload ends with: {error}");
+            }
+        });
+        self.book.borrow_mut().listeners.push(preloading);
+    }
+
+    /// Lets everything happen that can happen at this instant.
+    async fn settle(&self) {
+        for round in 0..200 {
+            // Its answer is behind all that was said to the Scheduler before.
+            let answer = self.engine.cancel(JobId(u64::MAX)).await.expect("the engine lives");
+            assert_eq!(answer, CancelOutcome::Unknown);
+            for _ in 0..16 {
+                tokio::task::yield_now().await;
+            }
+            // What happens at one instant takes some messages to and fro.
+            if round >= 3 && self.book.borrow().agrees_with(&self.engine.status()) {
+                return;
+            }
+        }
+        let status = self.engine.status();
+        panic!("the engine's jobs are {:?}", status.jobs);
+    }
+
+    fn check(&self, status: &EngineStatus) {
+        for device in &status.devices {
+            assert!(device.lanes_busy <= device.num_lanes + 1, "{device:?}");
+            assert!(device.memory_reserved_bytes <= device.memory_budget_bytes, "{device:?}");
+            assert!(device.memory_in_use_bytes <= device.memory_reserved_bytes, "{device:?}");
+        }
+        let totals = &status.totals;
+        let num_ended = totals.completed + totals.failed + totals.cancelled;
+        assert_eq!(totals.accepted, num_ended + status.jobs.len() as u64, "{totals:?}");
+        self.check_devices();
+        assert!(status.circuit_memory_pinned_bytes <= status.circuit_memory_reserved_bytes, "{status:?}");
+        assert!(status.ready || !status.reasons.is_empty(), "{status:?}");
+    }
+
+    fn check_devices(&self) {
+        let mut observed = lock(&self.shared);
+        let violations = std::mem::take(&mut observed.violations);
+        assert!(violations.is_empty(), "{violations:?}");
+        let book = self.book.borrow();
+        for (job, what) in observed.suspicions.drain(..) {
+            let record = job.and_then(|job| book.index_of(job)).map(|index| &book.records[index]);
+            assert!(record.is_some_and(|record| record.priority == Priority::Critical), "{what}");
+        }
+    }
+
+    /// Lets everything end by itself: then nothing may be held any more but keys.
+    async fn finish(&self) {
+        let is_idle = |status: &EngineStatus| {
+            status.jobs.is_empty()
+                && status.host_memory_reserved_bytes == 0
+                && status.devices.iter().all(|device| {
+                    let has_memory = device.memory_reserved_bytes > 0;
+                    let has_keys = !device.resident_srs.is_empty();
+                    device.lanes_busy == 0 && (device.state != "ready" || has_memory == has_keys)
+                })
+        };
+        let idle = tokio::time::timeout(PATIENCE, self.engine.wait_status(is_idle)).await;
+        let Ok(idle) = idle else { panic!("not all is let go: {:?}", self.engine.status()) };
+        idle.expect("the engine lives");
+        self.settle().await;
+    }
+
+    /// Ends the engine: by itself, within a while, or at once.
+    async fn end(mut self, rng: &mut ChaCha20Rng) {
+        let drain = match rng.gen_range(0..4) {
+            0 => Duration::ZERO,
+            1 => MS * rng.gen_range(1..300),
+            _ => {
+                self.finish().await;
+                Duration::ZERO
+            }
+        };
+        self.book.borrow_mut().is_stopping = true;
+        let stopped = tokio::time::timeout(PATIENCE, self.engine.shutdown(drain)).await;
+        stopped.expect("the engine stops");
+        let listeners = std::mem::take(&mut self.book.borrow_mut().listeners);
+        for listener in listeners {
+            listener.await.expect("whoever listens finds no fault");
+        }
+        self.book.borrow().check_all_answered();
+        self.check_devices();
+        // A device that did not drain in time is told to stop, and does so behind its mail.
+        for _ in 0..200 {
+            if lock(&self.shared).nothing_is_open() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert!(lock(&self.shared).nothing_is_open(), "a device is still owned");
+        self.handles.clear();
+    }
+}
+
+/// A whole life: one engine after the other, as after restarts of the process.
+pub async fn live(seed: u64) {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let num_engines = if rng.gen_bool(0.2) { 2 } else { 1 };
+    for _ in 0..num_engines {
+        let mut world = World::begin(&mut rng).await;
+        for _ in 0..NUM_STEPS / num_engines {
+            world.step(&mut rng).await;
+        }
+        world.end(&mut rng).await;
+    }
+}

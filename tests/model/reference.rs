@@ -1,0 +1,346 @@
+//! The reference: what was asked, and what may therefore be answered. It knows nothing of how the engine decides.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use cuzk::engine::{Engine, JobEvents};
+use cuzk::error::{DeviceError, EngineError, ScheduleError};
+use cuzk::ids::{DeviceId, JobId, PartitionIndex};
+use cuzk::messages::job::{JobEvent, JobResult, Placement, Priority};
+use cuzk::messages::status::EngineStatus;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::jobs::proof_of;
+
+/// A request as the life makes it. Equal ones are the same work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    pub request_id: String,
+    pub circuit: &'static str,
+    pub xs: Vec<u64>,
+    pub is_broken: bool,
+    pub placement: Placement,
+}
+
+/// Where a partition is, by the job's events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stand {
+    Waiting,
+    /// Its witness is there, or its last attempt failed.
+    Ready {
+        since: Instant,
+    },
+    Placed {
+        device: DeviceId,
+    },
+    Verified {
+        device: DeviceId,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    stand: Stand,
+    num_placed: u32,
+    failed_on: BTreeSet<DeviceId>,
+}
+
+/// One job.
+pub struct Record {
+    pub id: JobId,
+    pub statement: Statement,
+    pub priority: Priority,
+    /// Since when it has that priority: somebody who attaches may raise it.
+    priority_since: Instant,
+    /// The latest of all callers'; `None`: one of them has none.
+    pub deadline: Option<Instant>,
+    /// Somebody asked for its end.
+    pub cancel_is_asked: bool,
+    /// A cancel was accepted: no other end is right any more.
+    pub is_cancelled: bool,
+    /// Nobody waits for it any more; it may have been done before that was heard.
+    pub is_dropped: bool,
+    parts: Vec<Part>,
+    result: Option<JobResult>,
+    /// How often each caller was told the end.
+    ends_told: Vec<u32>,
+}
+
+impl Record {
+    pub fn is_live(&self) -> bool {
+        self.result.is_none()
+    }
+
+    /// It has ended with a proof: the same request is served with it.
+    pub fn has_proof(&self) -> bool {
+        matches!(self.result, Some(Ok(_)))
+    }
+}
+
+/// All jobs of one engine.
+pub struct Book {
+    pub engine: Engine,
+    pub max_attempts: u32,
+    pub reserved: BTreeSet<DeviceId>,
+    pub records: Vec<Record>,
+    /// The engine was told to end its jobs.
+    pub is_stopping: bool,
+    /// Those who listen, and find fault by panicking.
+    pub listeners: Vec<JoinHandle<()>>,
+}
+
+pub type SharedBook = Rc<RefCell<Book>>;
+
+impl Book {
+    pub fn num_live(&self) -> usize {
+        self.records.iter().filter(|record| record.is_live()).count()
+    }
+
+    pub fn num_live_critical(&self) -> usize {
+        let is_critical = |record: &&Record| record.is_live() && record.priority == Priority::Critical;
+        self.records.iter().filter(is_critical).count()
+    }
+
+    pub fn index_of(&self, id: JobId) -> Option<usize> {
+        self.records.iter().position(|record| record.id == id)
+    }
+
+    /// The job that an equal request must attach to.
+    pub fn same_work(&self, statement: &Statement) -> Option<JobId> {
+        let is_same =
+            |record: &&Record| record.statement == *statement && (record.is_live() || record.has_proof());
+        self.records.iter().rev().find(is_same).map(|record| record.id)
+    }
+
+    /// A job was accepted that is not known.
+    pub fn open(&mut self, id: JobId, statement: Statement, priority: Priority, deadline: Option<Instant>) {
+        let parts = statement.xs.iter().map(|_| Part {
+            stand: Stand::Waiting,
+            num_placed: 0,
+            failed_on: BTreeSet::new(),
+        });
+        self.records.push(Record {
+            id,
+            parts: parts.collect(),
+            statement,
+            priority,
+            priority_since: Instant::now(),
+            deadline,
+            cancel_is_asked: false,
+            is_cancelled: false,
+            is_dropped: false,
+            result: None,
+            ends_told: Vec::new(),
+        });
+    }
+
+    /// One more caller shares a live job.
+    pub fn attach(&mut self, index: usize, priority: Priority, deadline: Option<Instant>) {
+        let record = &mut self.records[index];
+        if !record.is_live() {
+            return;
+        }
+        record.is_dropped = false;
+        if priority > record.priority {
+            record.priority = priority;
+            record.priority_since = Instant::now();
+        }
+        record.deadline = record.deadline.zip(deadline).map(|(one, two)| one.max(two));
+    }
+
+    fn take_event(&mut self, index: usize, caller: usize, event: JobEvent) {
+        if let JobEvent::Finished(result) = event {
+            return self.take_end(index, caller, result);
+        }
+        // Every caller hears the same; the first has heard all of it.
+        if caller > 0 {
+            return;
+        }
+        let now = Instant::now();
+        match event {
+            JobEvent::WitnessReady { partition, .. } => {
+                let stand = self.stand(index, partition);
+                // A Synthesizer never dies here: a witness is made once.
+                assert_eq!(*stand, Stand::Waiting, "a witness was made twice");
+                *stand = Stand::Ready { since: now };
+            }
+            JobEvent::Placed { partition, device } => self.take_placed(index, partition, device),
+            JobEvent::PartitionVerified { partition, device } => {
+                let stand = self.stand(index, partition);
+                assert_eq!(*stand, Stand::Placed { device: device.clone() }, "proved by one that had it not");
+                *stand = Stand::Verified { device };
+            }
+            JobEvent::PartitionRetried { partition, reason } => {
+                let part = &mut self.records[index].parts[partition.0 as usize];
+                let Stand::Placed { device } = &part.stand else {
+                    panic!("a partition is tried again that was nowhere: {reason}")
+                };
+                part.failed_on.insert(device.clone());
+                part.stand = Stand::Ready { since: now };
+            }
+            _ => {}
+        }
+    }
+
+    fn stand(&mut self, index: usize, partition: PartitionIndex) -> &mut Stand {
+        &mut self.records[index].parts[partition.0 as usize].stand
+    }
+
+    fn take_placed(&mut self, index: usize, partition: PartitionIndex, device: DeviceId) {
+        let status = self.engine.status();
+        let record = &self.records[index];
+        if let Placement::Device(wanted) = &record.statement.placement {
+            assert_eq!(*wanted, device, "placed elsewhere than asked");
+        }
+        let is_critical = record.priority == Priority::Critical;
+        assert!(is_critical || !self.reserved.contains(&device), "{device} is reserved for CRITICAL work");
+        self.check_inversion(index, &device, &status);
+        let part = &mut self.records[index].parts[partition.0 as usize];
+        // A device that was busy after all gives a partition back without a word to the caller.
+        let may_be_placed = matches!(part.stand, Stand::Ready { .. } | Stand::Placed { .. });
+        assert!(may_be_placed, "placed without a witness, or after its proof: {:?}", part.stand);
+        part.num_placed += 1;
+        part.stand = Stand::Placed { device };
+    }
+
+    /// CRITICAL work that could have gone to this device, and was there before, must have gone first.
+    fn check_inversion(&self, index: usize, device: &DeviceId, status: &EngineStatus) {
+        let placed = &self.records[index];
+        let now = Instant::now();
+        let health =
+            status.devices.iter().find(|known| known.id == device.as_str()).map(|d| d.health.as_str());
+        if placed.priority == Priority::Critical || health == Some("quarantined") {
+            return;
+        }
+        let goes_anywhere = |placement: &Placement| match placement {
+            Placement::Any => true,
+            Placement::Device(wanted) => wanted == device,
+        };
+        for other in self.records.iter().filter(|other| other.is_live()) {
+            let could_go = other.priority == Priority::Critical
+                && other.priority_since < now
+                && goes_anywhere(&other.statement.placement);
+            let waited = other.parts.iter().any(|part| {
+                part.failed_on.is_empty() && matches!(part.stand, Stand::Ready { since } if since < now)
+            });
+            assert!(
+                !(could_go && waited),
+                "{device} is given {:?} work of job {} while CRITICAL job {} waits",
+                placed.priority,
+                placed.id,
+                other.id
+            );
+        }
+    }
+
+    fn take_end(&mut self, index: usize, caller: usize, result: JobResult) {
+        let record = &mut self.records[index];
+        record.ends_told[caller] += 1;
+        assert_eq!(record.ends_told[caller], 1, "job {} was answered twice", record.id);
+        if let Some(known) = &record.result {
+            let is_same = match (known, &result) {
+                (Ok(one), Ok(two)) => one.proof == two.proof,
+                (Err(one), Err(two)) => one.to_string() == two.to_string(),
+                _ => false,
+            };
+            assert!(is_same, "job {} has two ends: {known:?} and {result:?}", record.id);
+            return;
+        }
+        record.result = Some(result.clone());
+        match result {
+            Ok(outcome) => self.check_proof(index, &outcome.proof, &outcome.devices),
+            Err(error) => self.check_error(index, &error),
+        }
+    }
+
+    fn check_proof(&self, index: usize, proof: &[u8], devices: &[DeviceId]) {
+        let record = &self.records[index];
+        assert!(!record.statement.is_broken, "job {} proves what is not so", record.id);
+        assert!(!record.is_cancelled, "job {} ends with a proof after its cancel", record.id);
+        let expected: Vec<u8> = record.statement.xs.iter().flat_map(|&x| proof_of(x).to_bytes()).collect();
+        assert_eq!(proof, expected, "job {} is answered wrongly", record.id);
+        let verified: Vec<DeviceId> = record
+            .parts
+            .iter()
+            .map(|part| match &part.stand {
+                Stand::Verified { device } => device.clone(),
+                other => panic!("job {} ends while a partition is {other:?}", record.id),
+            })
+            .collect();
+        assert_eq!(devices, verified, "job {} names other devices", record.id);
+    }
+
+    fn check_error(&self, index: usize, error: &EngineError) {
+        let record = &self.records[index];
+        let status = self.engine.status();
+        let now = Instant::now();
+        let is_allowed = match error {
+            EngineError::Cancelled { .. } => record.cancel_is_asked || record.is_dropped,
+            EngineError::DeadlineExceeded { .. } => record.deadline.is_some_and(|deadline| deadline <= now),
+            EngineError::Synthesis { .. } => record.statement.is_broken,
+            EngineError::Schedule(ScheduleError::Draining) => self.is_stopping,
+            EngineError::Schedule(ScheduleError::NoDevice(_)) => {
+                status.devices.iter().any(|device| device.state == "gone")
+            }
+            EngineError::Device(error) => self.is_exhausted(record, error, &status),
+            _ => false,
+        };
+        assert!(is_allowed, "job {} ({:?}) ends with: {error}", record.id, record.statement);
+        assert!(
+            !record.is_cancelled || matches!(error, EngineError::Cancelled { .. }),
+            "job {} was cancelled and ends with: {error}",
+            record.id
+        );
+    }
+
+    /// A partition had all its attempts, or no device has the memory for it.
+    fn is_exhausted(&self, record: &Record, error: &DeviceError, status: &EngineStatus) -> bool {
+        let has_had_all = record.parts.iter().any(|part| part.num_placed >= self.max_attempts);
+        let fits_nowhere = matches!(error, DeviceError::Plan { .. } | DeviceError::OutOfVram { .. })
+            && (record.parts.iter().any(|part| part.num_placed > 0) || !status.devices.is_empty());
+        has_had_all || fits_nowhere
+    }
+
+    /// No job is lost: those that the engine has are those that have not ended. `false`: it has not told all yet.
+    pub fn agrees_with(&self, status: &EngineStatus) -> bool {
+        let live: BTreeSet<String> = self
+            .records
+            .iter()
+            .filter(|record| record.is_live())
+            .map(|record| record.id.to_string())
+            .collect();
+        let known: BTreeSet<String> = status.jobs.iter().map(|job| job.job.clone()).collect();
+        live == known
+    }
+
+    /// Every job has ended, and every caller was told so, once.
+    pub fn check_all_answered(&self) {
+        for record in &self.records {
+            assert!(!record.is_live(), "job {} was lost: {:?}", record.id, record.parts);
+            assert!(
+                record.ends_told.iter().all(|told| *told == 1),
+                "job {}: {:?}",
+                record.id,
+                record.ends_told
+            );
+        }
+    }
+}
+
+/// Follows a caller's events to their end.
+pub fn listen(book: &SharedBook, index: usize, mut events: JobEvents) {
+    let caller = {
+        let told = &mut book.borrow_mut().records[index].ends_told;
+        told.push(0);
+        told.len() - 1
+    };
+    let shared = Rc::clone(book);
+    let listener = actix_rt::spawn(async move {
+        while let Some(event) = events.next().await {
+            shared.borrow_mut().take_event(index, caller, event);
+        }
+    });
+    book.borrow_mut().listeners.push(listener);
+}
