@@ -112,7 +112,7 @@ fn every_size_and_every_kind_of_witness_gives_the_cpus_bytes() {
         for (index, num_constraints) in (0u32..).zip(sizes) {
             for values in ALL_VALUES {
                 let case = Case::new(Synthetic::new(num_constraints, values));
-                rig.prove(case.work(index, index % 2 == 0));
+                rig.prove(case.work(index));
                 let proved = rig.proved().await;
                 assert_eq!(proved.proof, case.expected(index), "{}", case.name);
                 assert_memory_as_planned(&proved, values);
@@ -162,7 +162,7 @@ fn mixed_circuits_on_both_lanes_give_the_cpus_bytes() {
         let (mut sent, mut done) = (0u32, 0);
         while done < num_proofs {
             while sent < done + LANES && sent < num_proofs {
-                rig.prove(cases[sent as usize * 7 % 4].work(sent, sent.is_multiple_of(3)));
+                rig.prove(cases[sent as usize * 7 % 4].work(sent));
                 sent += 1;
             }
             let proved = rig.proved().await;
@@ -213,13 +213,13 @@ fn a_critical_proof_overtakes_a_running_one() {
         for index in 0..2 {
             rig.prove(slow.work(index)); // warm: both keys resident afterwards
             rig.proved().await;
-            rig.prove_as(urgent.work(index, true), Priority::Critical, LaneKind::Critical);
+            rig.prove_as(urgent.work(index), Priority::Critical, LaneKind::Critical);
             rig.proved().await;
         }
         rig.prove(slow.work(2));
         rig.stage(Stage::Quotient).await;
         let begun = Instant::now();
-        rig.prove_as(urgent.work(3, true), Priority::Critical, LaneKind::Critical);
+        rig.prove_as(urgent.work(3), Priority::Critical, LaneKind::Critical);
         let first = rig.proved().await;
         println!("critical proof beside a running one: {:?}", begun.elapsed());
         assert_eq!(first.at.partition, Some(PartitionIndex(3)), "the critical proof comes first");
