@@ -1,6 +1,8 @@
 //! Filecoin proof requests, under the wire's field names.
 
 mod file;
+#[cfg(feature = "daemon")]
+mod wire;
 
 use std::fmt;
 use std::path::Path;

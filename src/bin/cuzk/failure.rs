@@ -69,6 +69,15 @@ impl Failure {
         Self { code, class, message, at: "standard output".to_owned() }
     }
 
+    /// A result that was to be written to a folder or to standard output.
+    #[cfg(feature = "daemon")]
+    pub fn written(error: &std::io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::stdout(error),
+            _ => Self::usage(format!("cannot write: {error}")),
+        }
+    }
+
     /// How a command ends of whose `total` parts some failed. The only part's failure is the command's; of several, which
     /// were printed one by one, a failure of ours or the machine's counts before bad input.
     pub fn of_parts(mut failures: Vec<Self>, total: usize, what: &str) -> Result<(), Self> {

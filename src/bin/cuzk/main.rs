@@ -2,6 +2,8 @@
 
 mod check_config;
 mod circuits;
+#[cfg(feature = "daemon")]
+mod daemon;
 mod demo;
 mod devices;
 mod failure;
@@ -9,6 +11,9 @@ mod files;
 mod input;
 mod inspect;
 mod interrupt;
+#[cfg(feature = "daemon")]
+#[path = "../shared/manual.rs"]
+mod manual;
 mod options;
 mod params;
 mod plan;
@@ -23,7 +28,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
-use cuzk::config::{LogFormat, LoggingConfig, BACKENDS_BUILT, BACKENDS_NOT_BUILT};
+use cuzk::config::{Config, LogFormat, LoggingConfig, BACKENDS_BUILT, BACKENDS_NOT_BUILT};
 
 use crate::failure::Failure;
 use crate::options::GlobalOptions;
@@ -50,6 +55,48 @@ enum Command {
     Params(params::ParamsArgs),
     Plan(plan::PlanArgs),
     CheckConfig(check_config::CheckConfigArgs),
+    #[cfg(feature = "daemon")]
+    #[command(flatten)]
+    Daemon(DaemonCommand),
+    #[cfg(feature = "daemon")]
+    Completions(manual::CompletionsArgs),
+    #[cfg(feature = "daemon")]
+    Man(manual::ManArgs),
+}
+
+/// What speaks to a running daemon.
+#[cfg(feature = "daemon")]
+#[derive(Subcommand)]
+enum DaemonCommand {
+    Status(daemon::StatusArgs),
+    Top(daemon::TopArgs),
+    Submit(daemon::SubmitArgs),
+    Await(daemon::AwaitArgs),
+    Jobs(daemon::JobsArgs),
+    Cancel(daemon::CancelArgs),
+    Preload(daemon::PreloadArgs),
+    Evict(daemon::EvictArgs),
+    Reload(daemon::ReloadArgs),
+    Drain(daemon::DrainArgs),
+}
+
+#[cfg(feature = "daemon")]
+impl DaemonCommand {
+    fn run(self, config: &Config, ui: Ui) -> Result<(), Failure> {
+        use daemon::run;
+        match self {
+            Self::Status(args) => run::status(&args, config),
+            Self::Top(args) => run::top(&args, config),
+            Self::Submit(args) => run::submit(&args, config, ui),
+            Self::Await(args) => run::await_job(&args, config, ui),
+            Self::Jobs(args) => run::jobs(&args, config),
+            Self::Cancel(args) => run::cancel(&args, config, ui),
+            Self::Preload(args) => run::preload(&args, config, ui),
+            Self::Evict(args) => run::evict(&args, config, ui),
+            Self::Reload(args) => run::reload(&args, config),
+            Self::Drain(args) => run::drain(&args, config),
+        }
+    }
 }
 
 /// `--version`: the version, and the backends that this build can and cannot drive.
@@ -95,11 +142,24 @@ fn main() -> ExitCode {
         Command::Params(args) => params::run(&args, &config, ui),
         Command::Plan(args) => plan::run(&args),
         Command::CheckConfig(args) => check_config::run(&args, &config),
+        #[cfg(feature = "daemon")]
+        Command::Daemon(command) => command.run(&config, ui),
+        #[cfg(feature = "daemon")]
+        Command::Completions(args) => args.run(programs()).map_err(|error| Failure::stdout(&error)),
+        #[cfg(feature = "daemon")]
+        Command::Man(args) => args.run(programs()).map_err(|error| Failure::written(&error)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ui.fail(&failure),
     }
+}
+
+/// The programs that `man` and `completions` are about.
+#[cfg(feature = "daemon")]
+fn programs() -> Vec<clap::Command> {
+    use clap::CommandFactory;
+    vec![Cli::command()]
 }
 
 /// Ends before logs are set up as configured: the failure is said on standard error, in the configured format.
