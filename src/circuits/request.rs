@@ -2,7 +2,7 @@
 
 mod file;
 #[cfg(feature = "daemon")]
-mod wire;
+mod outgoing;
 
 use std::fmt;
 use std::path::Path;

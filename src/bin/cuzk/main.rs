@@ -4,6 +4,10 @@ mod check_config;
 mod circuits;
 #[cfg(feature = "daemon")]
 mod daemon;
+#[cfg(feature = "daemon")]
+#[allow(dead_code)] // The daemon reads them; here they are only described.
+#[path = "../cuzk-daemon/args.rs"]
+mod daemon_args;
 mod demo;
 mod devices;
 mod failure;
@@ -159,7 +163,7 @@ fn main() -> ExitCode {
 #[cfg(feature = "daemon")]
 fn programs() -> Vec<clap::Command> {
     use clap::CommandFactory;
-    vec![Cli::command()]
+    vec![Cli::command(), daemon_args::Args::command()]
 }
 
 /// Ends before logs are set up as configured: the failure is said on standard error, in the configured format.

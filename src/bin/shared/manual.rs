@@ -1,5 +1,5 @@
-//! `man` and `completions`: made from the definitions of the commands, so that they cannot say anything else. Every
-//! program has its own.
+//! `man` and `completions`: made from the definitions of the commands, so that they cannot say anything else.
+//! `cuzk` has those of the daemon too.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
