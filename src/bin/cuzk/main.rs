@@ -163,7 +163,8 @@ fn main() -> ExitCode {
 #[cfg(feature = "daemon")]
 fn programs() -> Vec<clap::Command> {
     use clap::CommandFactory;
-    vec![Cli::command(), daemon_args::Args::command()]
+    // A page's header has room for one line.
+    vec![Cli::command().version(env!("CARGO_PKG_VERSION")), daemon_args::Args::command()]
 }
 
 /// Ends before logs are set up as configured: the failure is said on standard error, in the configured format.

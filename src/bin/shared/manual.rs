@@ -29,7 +29,7 @@ impl ManArgs {
     pub fn run(&self, programs: Vec<Command>) -> io::Result<()> {
         match &self.out {
             Some(dir) => programs.into_iter().try_for_each(|program| write_pages(program, dir)),
-            None => programs.into_iter().take(1).try_for_each(|program| print_page(program)),
+            None => programs.into_iter().take(1).try_for_each(print_page),
         }
     }
 }

@@ -152,6 +152,6 @@ fn of_response(response: AwaitProofResponse) -> Result<Proved, NoProof> {
         synthesis: ms(response.synthesis_ms),
         device: ms(response.gpu_compute_ms),
         devices: response.devices,
-        proof: response.proof.into(),
+        proof: response.proof,
     })
 }

@@ -147,24 +147,22 @@ impl Submit<'_> {
 
     async fn submit(
         &self,
-        mut client: Client,
+        client: Client,
         job: Result<Job, Box<BadJob>>,
     ) -> Result<Submitted, Box<BadJob>> {
         let job = job?;
         let (file, request, circuit) = (job.file.clone(), job.request, job.circuit.clone());
-        let sent = async {
-            let (message, workload) = self.message(job)?;
-            let answer = client.submit_proof(message).await.map_err(|status| refused("submit", &status))?;
-            Ok((answer.into_inner(), workload))
-        };
-        let label = file.display().to_string();
-        match sent.await {
-            Ok((answer, workload)) => Ok(Submitted { file, request, answer, workload }),
-            Err(failure) => {
-                let failure: Failure = failure;
-                Err(Box::new(BadJob { file, request, circuit, failure: failure.in_file(&label) }))
-            }
-        }
+        self.send(client, job).await.map_err(|failure| {
+            let failure = failure.in_file(&file.display().to_string());
+            Box::new(BadJob { file, request, circuit, failure })
+        })
+    }
+
+    async fn send(&self, mut client: Client, job: Job) -> Result<Submitted, Failure> {
+        let (file, request) = (job.file.clone(), job.request);
+        let (message, workload) = self.message(job)?;
+        let answer = client.submit_proof(message).await.map_err(|status| refused("submit", &status))?;
+        Ok(Submitted { file, request, answer: answer.into_inner(), workload })
     }
 
     /// Decoded here as well: what is wrong is said without the daemon, and the proof can be checked.
@@ -191,14 +189,14 @@ impl Submit<'_> {
 
 impl Submitted {
     /// Without waiting.
-    fn accepted(self) -> Done {
+    fn accepted(&self) -> Done {
         Done {
-            file: self.file,
+            file: self.file.clone(),
             request: self.request,
             job_id: Some(self.answer.job_id.clone()),
             circuit: Some(self.workload.circuit().to_string()),
             result: Ok(None),
-            answer: Some(self.answer),
+            answer: Some(self.answer.clone()),
         }
     }
 }
@@ -259,7 +257,7 @@ async fn wait(
     poll: Arc<Poll>,
 ) -> Done {
     let label = job.file.display().to_string();
-    let mut done = job_done(&job);
+    let mut done = job.accepted();
     let line = board.line(format!("{label} [{}]", job.request));
     line.step(&format!("job {}", job.answer.job_id));
     let waited = follow::wait(&mut client, &job.answer.job_id, None, &poll, &line).await;
@@ -269,17 +267,6 @@ async fn wait(
     });
     done.result = done.result.map_err(|failure| failure.in_file(&label));
     done
-}
-
-fn job_done(job: &Submitted) -> Done {
-    Done {
-        file: job.file.clone(),
-        request: job.request,
-        job_id: Some(job.answer.job_id.clone()),
-        circuit: Some(job.workload.circuit().to_string()),
-        result: Ok(None),
-        answer: Some(job.answer.clone()),
-    }
 }
 
 /// With our verifier and with Filecoin's own, if the circuit's verifying key is in `params`.
@@ -311,7 +298,7 @@ impl Outcome<'_> {
         }
         board.suspend(|| self.say());
         if let Ok(Some((response, _))) = done.result {
-            self.proofs.insert(done.request, response.proof.to_vec());
+            self.proofs.insert(done.request, response.proof);
         }
         if text.is_empty() {
             return Ok(());

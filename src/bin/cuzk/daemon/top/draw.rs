@@ -346,7 +346,7 @@ mod tests {
             "winning-post",
             "porep-32g    hot",
         ];
-        for word in wanted.iter().chain(&["porep-1000-49", "3/10", "███▒▒", "q quit"]) {
+        for word in wanted.iter().chain(&["porep-1000-49", "3/10", "███▒·", "q quit"]) {
             assert!(drawn.contains(word), "{word}: {drawn}");
         }
         for (width, height) in [(1, 1), (20, 5), (40, 12), (300, 100)] {
