@@ -3,6 +3,8 @@
 mod file;
 #[cfg(feature = "daemon")]
 mod outgoing;
+#[cfg(feature = "daemon")]
+mod wire;
 
 use std::fmt;
 use std::path::Path;
@@ -21,6 +23,8 @@ use crate::ids::{CircuitId, RequestDigest};
 
 pub(in crate::circuits) use file::set_inputs;
 pub use file::{input_folder, json_text, read_input, HexBytes, KindField, RequestFile, RequestPriority};
+#[cfg(feature = "daemon")]
+pub use wire::{WireRequest, REQUEST_ID_BYTES_MAX};
 
 /// The fields of the wire's `SubmitProofRequest` that describe the statement.
 ///

@@ -140,11 +140,17 @@ pub struct CircuitStatus {
 pub struct JobStatus {
     pub job: String,
     pub request_id: String,
+    /// What the job is found by: [`crate::messages::job::job_name`].
+    pub name: String,
     pub kind: WorkKind,
     pub circuit: String,
     pub priority: Priority,
     pub num_partitions: u32,
     pub num_done: u32,
+    /// Partitions on a device or being verified.
+    pub num_in_progress: u32,
+    /// Where those are, each once.
+    pub devices: Vec<String>,
     pub age_ms: u64,
 }
 

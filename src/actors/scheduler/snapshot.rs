@@ -1,5 +1,6 @@
 //! The status that any thread may read: made here, published on a watch channel, never asked for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -166,7 +167,13 @@ impl Scheduler {
 }
 
 fn job_status(job: &Job, now: Duration) -> JobStatus {
+    let devices: Vec<&DeviceId> = job.partitions.iter().filter_map(|partition| partition.device()).collect();
+    let num_in_progress = devices.len() as u32;
+    let distinct: BTreeSet<&DeviceId> = devices.into_iter().collect();
     JobStatus {
+        num_in_progress,
+        devices: distinct.into_iter().map(ToString::to_string).collect(),
+        name: job.name(),
         job: job.spec.id.to_string(),
         request_id: job.spec.request_id.clone(),
         kind: job.spec.workload.kind(),
