@@ -1,6 +1,8 @@
 //! Every command with a daemon, and without one.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -36,7 +38,11 @@ fn without_a_daemon_every_command_says_so_in_one_line_and_ends_with_1() {
     assert!(closed.stderr.contains("no daemon at 127.0.0.1:1"), "{}", closed.stderr);
     let default = cuzk(&["status"]);
     // Unless somebody runs one there.
-    assert!(default.code == 0 || default.stderr.contains("unix:///run/curio/cuzk.sock"), "{}", default.stderr);
+    assert!(
+        default.code == 0 || default.stderr.contains("unix:///run/curio/cuzk.sock"),
+        "{}",
+        default.stderr
+    );
 }
 
 #[test]
@@ -166,8 +172,11 @@ fn keys_are_loaded_and_evicted_the_configuration_is_read_again_and_the_daemon_dr
 fn who_waits_for_a_job_gets_it_although_the_daemon_is_killed_meanwhile() {
     let mut daemon = Daemon::start();
     daemon.cuzk(&["submit", WINDOW, "--request-id", "kept"]).expect(0);
-    let waiting =
-        daemon.command(&["await", "kept", "--json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut waiting = daemon.command(&["await", "kept", "--json"]);
+    let mut waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Its first word says that it has asked.
+    let mut said = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    assert!(said.next().unwrap().unwrap().starts_with("job kept: wpost-2k"));
     daemon.kill();
     daemon.start_again();
     let ended = Done::of(waiting.wait_with_output().unwrap()).expect(0).json();

@@ -47,7 +47,6 @@ impl Target {
         config.params_dir.clone_from(&setup.params);
         // That of the configuration is the daemon's.
         config.journal = None;
-        // The queue's limit is the daemon's way to protect itself; a load of one's own making needs none.
         let engine = Engine::start(config).map_err(Failure::failed)?;
         engine.wait_ready_blocking().map_err(Failure::failed)?;
         Ok(Self::Embedded(engine))

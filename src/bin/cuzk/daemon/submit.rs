@@ -145,11 +145,7 @@ impl Submit<'_> {
         outcome.finish()
     }
 
-    async fn submit(
-        &self,
-        client: Client,
-        job: Result<Job, Box<BadJob>>,
-    ) -> Result<Submitted, Box<BadJob>> {
+    async fn submit(&self, client: Client, job: Result<Job, Box<BadJob>>) -> Result<Submitted, Box<BadJob>> {
         let job = job?;
         let (file, request, circuit) = (job.file.clone(), job.request, job.circuit.clone());
         self.send(client, job).await.map_err(|failure| {
