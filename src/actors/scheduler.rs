@@ -58,7 +58,7 @@ use crate::messages::events::EventSink;
 use crate::messages::job::{JobEvent, JobResult, ReleaseTicket};
 use crate::messages::lifecycle::Drained;
 use crate::messages::srs::SrsPreloaded;
-use crate::messages::status::{EngineStatus, StatusBoard, Totals};
+use crate::messages::status::{EngineStatus, StatusBoard, StepTimes, Totals};
 use crate::messages::synthesis::SynthesizerAddress;
 use crate::policy::admission::{Identities, WorkIdentity};
 use crate::policy::batch::BatchPolicy;
@@ -153,6 +153,7 @@ pub struct Scheduler {
     /// The devices' own figures, for the status alone: no decision is made by them.
     board: StatusBoard,
     published_at: Option<Duration>,
+    step_times: StepTimes,
     told: Told,
 }
 
@@ -200,6 +201,7 @@ impl Scheduler {
             status,
             board,
             published_at: None,
+            step_times: StepTimes::default(),
             told: Told::default(),
             config,
         }

@@ -147,6 +147,14 @@ impl Partition {
         }
     }
 
+    /// On a device or being verified.
+    pub fn is_in_progress(&self) -> bool {
+        matches!(
+            self.state,
+            PartitionState::Proving { .. } | PartitionState::Proved { .. } | PartitionState::Suspect { .. }
+        )
+    }
+
     /// On a device, or beyond.
     pub fn has_run(&self) -> bool {
         self.attempts > 0
