@@ -21,10 +21,7 @@ fn top_draws_devices_queue_and_jobs_and_q_puts_the_terminal_back() {
     });
     // Devices work, and their lines say for whom.
     terminal.wait_for(|screen| {
-        screen
-            .contents()
-            .lines()
-            .any(|line| line.starts_with("sim-") && line.contains("window-post watched-"))
+        screen.contents().lines().any(|line| line.starts_with("sim-") && line.contains("watched-"))
     });
     terminal.press("?");
     terminal.wait_for_text("hold the screen");

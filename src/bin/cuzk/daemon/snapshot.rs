@@ -103,7 +103,17 @@ pub struct Job {
     pub partitions_done: u32,
     pub partitions_running: u32,
     pub devices: Vec<String>,
+    pub running: Vec<Running>,
     pub age_ms: u64,
+}
+
+/// A partition on a device, or one whose proof is being verified.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Running {
+    pub partition: u32,
+    pub device: String,
+    /// The device's stage, or `verify`.
+    pub doing: String,
 }
 
 impl Snapshot {
@@ -133,6 +143,19 @@ impl Snapshot {
             circuits: status.loaded_srs.into_iter().map(Circuit::from).collect(),
             jobs: jobs.jobs.into_iter().map(Job::from).collect(),
         }
+    }
+
+    /// What runs on a device: stage, job and, of several, which partition.
+    pub fn doing(&self, device: &Device) -> String {
+        let of_job = |job: &'_ Job| -> Vec<String> {
+            let here = job.running.iter().filter(|running| running.device == device.id);
+            here.map(|running| match job.partitions {
+                1 => format!("{} {}", running.doing, job.job_id),
+                _ => format!("{} {}[{}]", running.doing, job.job_id, running.partition),
+            })
+            .collect()
+        };
+        self.jobs.iter().flat_map(of_job).collect::<Vec<String>>().join(", ")
     }
 
     /// One word for all of it.
@@ -220,6 +243,13 @@ impl From<v1::SrsStatus> for Circuit {
     }
 }
 
+impl From<v1::RunningPartition> for Running {
+    fn from(running: v1::RunningPartition) -> Self {
+        let v1::RunningPartition { partition, device, doing } = running;
+        Self { partition, device, doing }
+    }
+}
+
 impl From<v1::JobStatus> for Job {
     fn from(job: v1::JobStatus) -> Self {
         Self {
@@ -239,6 +269,7 @@ impl From<v1::JobStatus> for Job {
             partitions_done: job.partitions_done,
             partitions_running: job.partitions_running,
             devices: job.devices,
+            running: job.running.into_iter().map(Running::from).collect(),
             age_ms: job.age_ms,
         }
     }

@@ -102,7 +102,7 @@ fn text(snapshot: &Snapshot, address: &str) -> String {
 }
 
 fn devices(snapshot: &Snapshot) -> String {
-    let header = ["device", "name", "state", "health", "lanes", "memory", "proved", "failed", "works for"];
+    let header = ["device", "name", "state", "health", "lanes", "memory", "proved", "failed", "does"];
     let rows: Vec<Vec<String>> = snapshot
         .devices
         .iter()
@@ -116,7 +116,7 @@ fn devices(snapshot: &Snapshot) -> String {
                 memory(device),
                 device.partitions_proved.to_string(),
                 device.partitions_failed.to_string(),
-                device.current_jobs.join(" "),
+                snapshot.doing(device),
             ]
         })
         .collect();
@@ -133,7 +133,7 @@ fn queues(snapshot: &Snapshot) -> String {
         .iter()
         .map(|queue| vec![queue.proof_kind.clone(), queue.pending.to_string(), queue.in_progress.to_string()])
         .collect();
-    titled("queue (partitions)", &["kind", "pending", "in progress"], &rows)
+    titled("queue (jobs)", &["kind", "pending", "in progress"], &rows)
 }
 
 fn circuits(snapshot: &Snapshot) -> String {

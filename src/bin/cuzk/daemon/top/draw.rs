@@ -100,11 +100,11 @@ fn draw_devices(frame: &mut Frame, area: Rect, state: &State, snapshot: &Snapsho
     let inner = block.inner(area);
     frame.render_widget(block, area);
     for (device, row) in snapshot.devices.iter().take(DEVICES_MAX).zip(inner.rows()) {
-        draw_device(frame, row, state, device);
+        draw_device(frame, row, state, snapshot, device);
     }
 }
 
-fn draw_device(frame: &mut Frame, row: Rect, state: &State, device: &Device) {
+fn draw_device(frame: &mut Frame, row: Rect, state: &State, snapshot: &Snapshot, device: &Device) {
     let [name, memory, busy, percent, does] = Layout::horizontal([
         Constraint::Length(18),
         Constraint::Length(18),
@@ -134,17 +134,18 @@ fn draw_device(frame: &mut Frame, row: Rect, state: &State, device: &Device) {
         frame.render_widget(Sparkline::default().data(data).max(100).style(Style::new().green()), busy);
     }
     frame.render_widget(Line::from(format!("{:>3} %", busy_percent(device))), percent);
-    frame.render_widget(Line::styled(doing(device), style), does);
+    frame.render_widget(Line::styled(doing(snapshot, device), style), does);
 }
 
 /// What a device does, or why it does nothing.
-fn doing(device: &Device) -> String {
+fn doing(snapshot: &Snapshot, device: &Device) -> String {
+    let running = snapshot.doing(device);
     let mut text = if device.state != "ready" || device.health != "healthy" {
         format!("{} {}", device.state, device.health)
-    } else if device.current_jobs.is_empty() {
+    } else if running.is_empty() {
         "idle".to_owned()
     } else {
-        format!("{} {}", device.current_proof_kind, device.current_jobs.join(" "))
+        running
     };
     if let Some(celsius) = device.temperature_celsius {
         text += &format!(" {celsius}°C");
@@ -266,7 +267,7 @@ p, space    hold the screen
 ?, h        this
 
 █ proved  ▒ on a device  · to come
-queue: green runs, yellow waits; counted in partitions
+queue: green runs, yellow waits; counted in jobs
 circuits: hot on a device, warm in host memory";
 
 fn draw_help(frame: &mut Frame) {
@@ -285,7 +286,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::Terminal;
 
-    use super::super::super::snapshot::{Circuit, Queue};
+    use super::super::super::snapshot::{Circuit, Queue, Running};
     use super::*;
 
     fn busy_machine() -> Snapshot {
@@ -297,8 +298,6 @@ mod tests {
             lanes_busy: 1,
             memory_budget_bytes: 40 << 30,
             memory_in_use_bytes: 10 << 30,
-            current_proof_kind: "porep-c2".to_owned(),
-            current_jobs: vec![format!("porep-1000-{index}")],
             ..Device::default()
         };
         let job = |index: usize| Job {
@@ -309,6 +308,11 @@ mod tests {
             partitions: 10,
             partitions_done: 3,
             partitions_running: 2,
+            running: vec![Running {
+                partition: 4,
+                device: format!("GPU-{index}fd2a1bc-0000"),
+                doing: "sum-h".to_owned(),
+            }],
             age_ms: 1000 * index as u64,
             ..Job::default()
         };
@@ -342,7 +346,7 @@ mod tests {
             "GPU-0fd2a1bc 1/2",
             "10.0 GiB",
             " 50 %",
-            "and 2 more",
+            "and 2 more", "sum-h porep-1000-0[4]",
             "winning-post",
             "porep-32g    hot",
         ];
