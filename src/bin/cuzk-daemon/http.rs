@@ -16,8 +16,8 @@
 
 mod history;
 mod metrics;
-mod pulse;
 mod process;
+mod pulse;
 mod queue;
 mod sensors;
 mod srs;

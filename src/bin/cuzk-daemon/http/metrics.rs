@@ -116,10 +116,9 @@ fn queues(text: &mut Text, status: &EngineStatus) {
     };
     put(gauge("cuzk_jobs", "Jobs that have not ended."), |queue| queue.num_jobs);
     put(gauge("cuzk_partitions_pending", "Partitions that are not on a device yet."), |queue| queue.pending);
-    put(
-        gauge("cuzk_partitions_in_progress", "Partitions on a device or being verified."),
-        |queue| queue.in_progress,
-    );
+    put(gauge("cuzk_partitions_in_progress", "Partitions on a device or being verified."), |queue| {
+        queue.in_progress
+    });
 }
 
 fn devices(text: &mut Text, devices: &[EngineDeviceStatus]) {
@@ -145,9 +144,12 @@ fn devices(text: &mut Text, devices: &[EngineDeviceStatus]) {
             }
         });
     };
-    one_of(gauge("cuzk_device_state", "1 for the state a device is in."), "state", &DEVICE_STATES, |device| {
-        &device.state
-    });
+    one_of(
+        gauge("cuzk_device_state", "1 for the state a device is in."),
+        "state",
+        &DEVICE_STATES,
+        |device| &device.state,
+    );
     one_of(
         gauge("cuzk_device_health", "1 for the health of a device."),
         "health",
@@ -159,10 +161,9 @@ fn devices(text: &mut Text, devices: &[EngineDeviceStatus]) {
         (gauge("cuzk_device_lanes_busy", "Lanes that hold a partition."), |d| d.lanes_busy.into()),
         (gauge("cuzk_device_memory_total_bytes", "Memory of a device."), |d| d.memory_total_bytes),
         (gauge("cuzk_device_memory_budget_bytes", "What may be used of it."), |d| d.memory_budget_bytes),
-        (
-            gauge("cuzk_device_memory_reserved_bytes", "Reserved by plans of running work and by keys."),
-            |d| d.memory_reserved_bytes,
-        ),
+        (gauge("cuzk_device_memory_reserved_bytes", "Reserved by plans of running work and by keys."), |d| {
+            d.memory_reserved_bytes
+        }),
         (gauge("cuzk_device_memory_in_use_bytes", "Allocated by this process."), |d| d.memory_in_use_bytes),
         (
             gauge("cuzk_device_partition_planned_bytes", "Of the largest partition, without keys: planned."),
@@ -173,10 +174,9 @@ fn devices(text: &mut Text, devices: &[EngineDeviceStatus]) {
             |d| d.partition_peak_bytes,
         ),
         (counter("cuzk_device_restarts_total", "Times that a device was opened anew."), |d| d.restarts),
-        (
-            counter("cuzk_device_invalid_proofs_total", "Proofs of a device that did not verify."),
-            |d| d.invalid_proofs,
-        ),
+        (counter("cuzk_device_invalid_proofs_total", "Proofs of a device that did not verify."), |d| {
+            d.invalid_proofs
+        }),
     ];
     for (family, figure) in figures {
         text.family(family, |samples| {
@@ -189,16 +189,17 @@ fn devices(text: &mut Text, devices: &[EngineDeviceStatus]) {
 
 /// Clocks are in hertz, as everything here is in base units.
 fn sensors(text: &mut Text, devices: &[EngineDeviceStatus], sample: &Sample) {
-    let known: Vec<(&str, &Sensors)> =
-        devices.iter().filter_map(|device| Some((device.id.as_str(), sample.gpus.get(&device.id)?))).collect();
+    let known: Vec<(&str, &Sensors)> = devices
+        .iter()
+        .filter_map(|device| Some((device.id.as_str(), sample.gpus.get(&device.id)?)))
+        .collect();
     let figures: [(Family, fn(&Sensors) -> Option<f64>); 5] = [
         (gauge("cuzk_device_temperature_celsius", "Of the GPU."), |s| s.temperature_celsius.map(f64::from)),
         (gauge("cuzk_device_power_watts", "What the GPU takes."), |s| s.power_watts),
         (gauge("cuzk_device_power_limit_watts", "What it may take."), |s| s.power_limit_watts),
-        (
-            gauge("cuzk_device_utilization_ratio", "Part of the time in which a kernel ran, 0 to 1."),
-            |s| s.utilization,
-        ),
+        (gauge("cuzk_device_utilization_ratio", "Part of the time in which a kernel ran, 0 to 1."), |s| {
+            s.utilization
+        }),
         (
             gauge("cuzk_device_driver_memory_used_bytes", "In use by all processes, as the driver says."),
             |s| s.memory_used_bytes.map(|bytes| bytes as f64),
@@ -224,8 +225,11 @@ fn memory(text: &mut Text, status: &EngineStatus, sample: &Sample) {
     let srs = gauge("cuzk_srs_bytes", "Size of a circuit's proving key where it is: hot, warm or cold.");
     text.family(srs, |samples| {
         for Residence { circuit, tier, device, num_bytes, .. } in super::srs::residences(status, sample) {
-            let labels =
-                [("circuit", circuit.as_str()), ("tier", tier.as_str()), ("device", device.as_deref().unwrap_or(""))];
+            let labels = [
+                ("circuit", circuit.as_str()),
+                ("tier", tier.as_str()),
+                ("device", device.as_deref().unwrap_or("")),
+            ];
             samples.put(&labels, num_bytes);
         }
     });
@@ -234,7 +238,8 @@ fn memory(text: &mut Text, status: &EngineStatus, sample: &Sample) {
         samples.put(&[("part", "witnesses")], status.host_memory_reserved_bytes);
         samples.put(&[("part", "circuits")], status.circuit_memory_reserved_bytes);
     });
-    let pinned = gauge("cuzk_host_memory_pinned_bytes", "Of circuits: those that stay until they are evicted.");
+    let pinned =
+        gauge("cuzk_host_memory_pinned_bytes", "Of circuits: those that stay until they are evicted.");
     text.family(pinned, |samples| samples.put(&[], status.circuit_memory_pinned_bytes));
     let budget = gauge("cuzk_host_memory_budget_bytes", "What all of it together may be.");
     text.family(budget, |samples| samples.put(&[], status.host_memory_budget_bytes));
@@ -265,9 +270,15 @@ fn jobs(text: &mut Text, counts: &Counts, status: &EngineStatus) {
     let figures = [
         (counter("cuzk_jobs_attached_total", "Requests that joined a job that was there."), totals.attached),
         (counter("cuzk_jobs_recovered_total", "Jobs that outlived an earlier process."), totals.recovered),
-        (gauge("cuzk_jobs_recovering", "Jobs of an earlier process that are yet to be queued."), status.recovering),
         (
-            counter("cuzk_partitions_fallback_total", "Partitions proved by the CPU in place of lost devices."),
+            gauge("cuzk_jobs_recovering", "Jobs of an earlier process that are yet to be queued."),
+            status.recovering,
+        ),
+        (
+            counter(
+                "cuzk_partitions_fallback_total",
+                "Partitions proved by the CPU in place of lost devices.",
+            ),
             totals.fallback,
         ),
         (counter("cuzk_partitions_retried_total", "Partitions that were proved again."), totals.retried),
@@ -311,7 +322,8 @@ fn partitions(text: &mut Text, books: &Books, status: &EngineStatus) {
     let busy = counter("cuzk_device_busy_seconds_total", "Time of all stages, of all lanes together.");
     text.family(busy, |samples| {
         for device in &status.devices {
-            samples.put(&[("device", &device.id)], track(device).map_or(0.0, |track| track.busy.as_secs_f64()));
+            samples
+                .put(&[("device", &device.id)], track(device).map_or(0.0, |track| track.busy.as_secs_f64()));
         }
     });
 }

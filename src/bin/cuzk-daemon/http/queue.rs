@@ -69,7 +69,8 @@ mod tests {
             num_running,
             num_done,
         };
-        let jobs = [job(Priority::Normal, 10, 2, 3), job(Priority::Normal, 1, 1, 0), job(Priority::Low, 4, 0, 0)];
+        let jobs =
+            [job(Priority::Normal, 10, 2, 3), job(Priority::Normal, 1, 1, 0), job(Priority::Low, 4, 0, 0)];
         let queues = count(jobs);
         let order: Vec<_> = queues.iter().map(|queue| (queue.priority, queue.kind)).collect();
         assert_eq!(

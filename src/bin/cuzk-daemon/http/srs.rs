@@ -48,8 +48,7 @@ pub struct Residence {
 /// Each place of each key, by circuit, the nearest place first.
 pub fn residences(status: &EngineStatus, sample: &Sample) -> Vec<Residence> {
     let num_jobs = |circuit: &str| status.jobs.iter().filter(|job| job.circuit == circuit).count() as u64;
-    let is_pinned =
-        |circuit: &str| status.circuits.iter().any(|warm| warm.circuit == circuit && warm.pinned);
+    let is_pinned = |circuit: &str| status.circuits.iter().any(|warm| warm.circuit == circuit && warm.pinned);
     let place = |circuit: &str, tier, num_bytes| Residence {
         circuit: circuit.to_owned(),
         tier,

@@ -152,7 +152,16 @@ impl Books {
                 let incident = Incident::new(now, IncidentKind::JobRefused, reason);
                 self.tell(Incident { kind: Some(kind), ..incident });
             }
-            EventKind::JobEnded { job, kind, outcome, num_partitions, retries, queue_us, total_us, reason } => {
+            EventKind::JobEnded {
+                job,
+                kind,
+                outcome,
+                num_partitions,
+                retries,
+                queue_us,
+                total_us,
+                reason,
+            } => {
                 let track = self.jobs.remove(&job);
                 let (request_id, circuit) =
                     track.map_or_else(Default::default, |track| (track.request_id, Some(track.circuit)));
@@ -213,7 +222,14 @@ impl Books {
         self.devices.entry(device).or_default().place(at, job.kind, job.circuit.clone(), now);
     }
 
-    fn stage_done(&mut self, at: AttemptRef, device: DeviceId, stage: Stage, elapsed: Duration, now: Duration) {
+    fn stage_done(
+        &mut self,
+        at: AttemptRef,
+        device: DeviceId,
+        stage: Stage,
+        elapsed: Duration,
+        now: Duration,
+    ) {
         let track = self.devices.entry(device.clone()).or_default();
         if let Some(circuit) = track.stage_done(at, stage, elapsed, now) {
             self.counts.stage_took(device, circuit, stage, elapsed);
@@ -242,7 +258,14 @@ impl Books {
         }
     }
 
-    fn attempt_failed(&mut self, at: AttemptRef, device: DeviceId, invalid: bool, reason: String, now: Duration) {
+    fn attempt_failed(
+        &mut self,
+        at: AttemptRef,
+        device: DeviceId,
+        invalid: bool,
+        reason: String,
+        now: Duration,
+    ) {
         let end = if invalid { AttemptEnd::Invalid } else { AttemptEnd::Failed };
         self.devices.entry(device.clone()).or_default().end(at, end, now);
         self.rates.at(now).failures += 1;
@@ -337,7 +360,12 @@ mod tests {
         assert_eq!(phases(&books(events.clone())), [Phase::Ready, Phase::Waiting]);
         events.extend([
             EventKind::Placed { at: at(0, 2), device: device.clone(), critical_lane: false },
-            EventKind::PartitionProved { at: at(0, 2), device: device.clone(), planned_bytes: 1, peak_bytes: 1 },
+            EventKind::PartitionProved {
+                at: at(0, 2),
+                device: device.clone(),
+                planned_bytes: 1,
+                peak_bytes: 1,
+            },
             EventKind::PartitionVerified { at: at(0, 2), device: device.clone() },
         ]);
         let books = books(events);
@@ -368,7 +396,13 @@ mod tests {
     fn memory_is_bounded_and_unknown_work_is_no_reason_to_panic() {
         let device = DeviceId::new("sim-0");
         let mut books = books([
-            EventKind::StageDone { at: at(0, 1), device: device.clone(), lane: 0, stage: Stage::SumH, elapsed_us: 1 },
+            EventKind::StageDone {
+                at: at(0, 1),
+                device: device.clone(),
+                lane: 0,
+                stage: Stage::SumH,
+                elapsed_us: 1,
+            },
             EventKind::PartitionVerified { at: at(7, 1), device: device.clone() },
             EventKind::PartitionProved { at: at(7, 1), device, planned_bytes: 0, peak_bytes: 0 },
         ]);

@@ -98,7 +98,13 @@ impl DeviceTrack {
     }
 
     /// Gives the attempt's circuit, if it is known.
-    pub fn stage_done(&mut self, at: AttemptRef, stage: Stage, elapsed: Duration, now: Duration) -> Option<CircuitId> {
+    pub fn stage_done(
+        &mut self,
+        at: AttemptRef,
+        stage: Stage,
+        elapsed: Duration,
+        now: Duration,
+    ) -> Option<CircuitId> {
         self.busy += elapsed;
         let attempt = self.running.iter_mut().find(|attempt| attempt.at == at)?;
         attempt.stages[stage.index()] = Some(elapsed);

@@ -64,8 +64,7 @@ impl Rig {
     /// A job of the scenario's stream of this circuit.
     pub fn submit(&self, circuit: &str, request_id: &str) -> JobHandle {
         let stream = self.machine.scenario().streams.iter().find(|stream| stream.circuit == circuit).unwrap();
-        let request =
-            ProofRequest { request_id: request_id.to_owned(), ..self.machine.request(stream) };
+        let request = ProofRequest { request_id: request_id.to_owned(), ..self.machine.request(stream) };
         self.engine.submit_blocking(request).unwrap()
     }
 

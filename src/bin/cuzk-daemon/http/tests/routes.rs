@@ -4,6 +4,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, Next};
 use axum::response::IntoResponse;
+use axum::Router;
 
 use super::rig::{ask, metric, scenario, serve, Rig};
 use crate::http::{router_with, source_of, PAGE};
@@ -26,23 +27,35 @@ fn b58_a_running_job_is_in_progress_and_its_key_is_hot_with_its_size() {
     let in_progress = r#"cuzk_partitions_in_progress{kind="window-post",priority="high"}"#;
     assert_eq!(metric(&before, in_progress), Some(0.0));
     let job = rig.submit("wpost-32g", "one");
-    let status = rig.wait_status("the key", |status| status["srs"].as_array().unwrap().iter().any(|key| key["tier"] == "hot"));
+    let status = rig.wait_status("the key", |status| {
+        status["srs"].as_array().unwrap().iter().any(|key| key["tier"] == "hot")
+    });
 
     let hot = status["srs"].as_array().unwrap().iter().find(|key| key["tier"] == "hot").unwrap();
-    assert_eq!((&hot["circuit"], &hot["device"], &hot["num_jobs"]), (&"wpost-32g".into(), &"sim-0".into(), &1.into()));
+    assert_eq!(
+        (&hot["circuit"], &hot["device"], &hot["num_jobs"]),
+        (&"wpost-32g".into(), &"sim-0".into(), &1.into())
+    );
     let num_bytes = hot["num_bytes"].as_u64().unwrap();
     assert!(num_bytes > 1 << 30, "{hot}");
     let reserved = status["devices"][0]["memory"]["reserved_bytes"].as_u64().unwrap();
     assert!(reserved > num_bytes, "a partition's memory comes on top");
-    let queue = status["queues"].as_array().unwrap().iter().find(|queue| queue["kind"] == "window-post").unwrap();
-    assert_eq!((&queue["in_progress"], &queue["pending"], &queue["num_jobs"]), (&1.into(), &0.into(), &1.into()));
+    let queue =
+        status["queues"].as_array().unwrap().iter().find(|queue| queue["kind"] == "window-post").unwrap();
+    assert_eq!(
+        (&queue["in_progress"], &queue["pending"], &queue["num_jobs"]),
+        (&1.into(), &0.into(), &1.into())
+    );
     let metrics = rig.get("/metrics").body;
     assert_eq!(metric(&metrics, in_progress), Some(1.0));
     let hot = r#"cuzk_srs_bytes{circuit="wpost-32g",tier="hot",device="sim-0"}"#;
     assert_eq!(metric(&metrics, hot), Some(num_bytes as f64));
     let status = rig.wait_status("a stage", |status| status["devices"][0]["running"][0]["stage"] == "sum_h");
     let running = &status["devices"][0]["running"][0];
-    assert_eq!((&running["kind"], &running["partition"], &running["attempt"]), (&"window-post".into(), &0.into(), &1.into()));
+    assert_eq!(
+        (&running["kind"], &running["partition"], &running["attempt"]),
+        (&"window-post".into(), &0.into(), &1.into())
+    );
     assert_eq!(status["jobs"][0]["partitions"][0]["phase"], "proving");
     drop(job);
 }
@@ -63,7 +76,15 @@ fn b58_paths_are_exact_and_every_answer_has_its_headers() {
         assert_eq!(head.headers["content-type"], content_type);
         assert!(head.body.is_empty() && !got.body.is_empty());
     }
-    for path in ["/metrics/", "/status.json", "/Status", "//", "/index.html", "/healthz?/x/y/..", "/%2e%2e/etc/passwd"] {
+    for path in [
+        "/metrics/",
+        "/status.json",
+        "/Status",
+        "//",
+        "/index.html",
+        "/healthz?/x/y/..",
+        "/%2e%2e/etc/passwd",
+    ] {
         let expected = if path.contains('?') { 200 } else { 404 };
         let got = rig.get(path);
         assert_eq!(got.code, expected, "{path}");
@@ -90,10 +111,23 @@ fn the_page_runs_its_own_script_and_loads_nothing() {
         assert_eq!(PAGE.matches(&format!("<{element}>")).count(), 1, "one digest covers it");
     }
     // Two names of formats, and no addresses.
-    let addresses: Vec<&str> = PAGE.split("http").skip(1).map(|rest| rest.split(['"', '\'']).next().unwrap()).collect();
+    let addresses: Vec<&str> =
+        PAGE.split("http").skip(1).map(|rest| rest.split(['"', '\'']).next().unwrap()).collect();
     assert_eq!(addresses, ["://www.w3.org/2000/svg", "://www.w3.org/2000/svg"]);
-    for markup in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "new Function", " style=", " onclick="] {
-        assert!(!PAGE.contains(markup), "{markup} would read what is shown as markup, or need a weaker policy");
+    for markup in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacent",
+        "document.write",
+        "eval(",
+        "new Function",
+        " style=",
+        " onclick=",
+    ] {
+        assert!(
+            !PAGE.contains(markup),
+            "{markup} would read what is shown as markup, or need a weaker policy"
+        );
     }
 }
 
@@ -119,16 +153,23 @@ fn b42_a_dead_device_is_seen_within_two_seconds_and_the_probe_is_answered() {
     };
     assert_eq!(gone["ready"], false);
     let reasons = gone["reasons"].as_array().unwrap();
-    assert!(reasons.iter().any(|reason| reason.as_str().unwrap().starts_with("sim-0 is out of service")), "{gone}");
+    assert!(
+        reasons.iter().any(|reason| reason.as_str().unwrap().starts_with("sim-0 is out of service")),
+        "{gone}"
+    );
     // The process itself is well: its supervisor must not be told to end it.
     let health = rig.get("/healthz");
     assert_eq!((health.code, &health.json()["alive"]), (200, &true.into()));
     let beats = health.json()["heartbeats"].as_array().unwrap().clone();
-    assert!(beats.iter().any(|beat| beat["actor"] == "scheduler" && beat["age_ms"].as_u64().unwrap() < 2000), "{beats:?}");
+    assert!(
+        beats.iter().any(|beat| beat["actor"] == "scheduler" && beat["age_ms"].as_u64().unwrap() < 2000),
+        "{beats:?}"
+    );
     let metrics = rig.get("/metrics").body;
     assert_eq!(metric(&metrics, "cuzk_ready"), Some(0.0));
     assert_eq!(metric(&metrics, r#"cuzk_device_state{device="sim-0",state="withdrawn"}"#), Some(1.0));
-    let status = rig.wait_status("the incident", |status| !status["incidents"].as_array().unwrap().is_empty());
+    let status =
+        rig.wait_status("the incident", |status| !status["incidents"].as_array().unwrap().is_empty());
     assert_eq!(status["incidents"][0]["device"], "sim-0");
     drop(job);
 }
@@ -156,12 +197,14 @@ fn heartbeats_of_idle_actors_go_on() {
 #[test]
 fn what_tells_anything_is_behind_the_guard() {
     let rig = slow();
-    let router = router_with(rig.state.clone(), |routes| {
-        let refuse = |_: Request, _: Next| async { StatusCode::UNAUTHORIZED.into_response() };
-        routes.layer(from_fn(refuse))
-    });
+    let router = router_with(rig.state.clone(), refuse);
     let (_runtime, address) = serve(router);
     let code = |path| ask(address, "GET", path).code;
     assert_eq!([code("/"), code("/healthz"), code("/nothing")], [200, 200, 404]);
     assert_eq!([code("/readyz"), code("/metrics"), code("/status")], [401, 401, 401]);
+}
+
+/// A guard that nobody passes.
+pub fn refuse(routes: Router) -> Router {
+    routes.layer(from_fn(|_: Request, _: Next| async { StatusCode::UNAUTHORIZED.into_response() }))
 }
