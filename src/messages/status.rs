@@ -177,8 +177,6 @@ pub struct JobStatus {
     pub circuit: String,
     pub priority: Priority,
     pub num_partitions: u32,
-    /// On a device or being verified.
-    pub num_in_progress: u32,
     pub num_done: u32,
     /// Where those in progress are, each once.
     pub devices: Vec<String>,

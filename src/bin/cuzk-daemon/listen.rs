@@ -82,7 +82,10 @@ async fn open_tcp(address: &str) -> Result<Listener, Failure> {
 fn open_unix(path: &Path, config: &DaemonConfig) -> Result<Listener, Failure> {
     let refuse = |what: String| Failure::config(format!("daemon.listen: {}: {what}", path.display()));
     if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-        return Err(refuse(format!("its folder {} is not there: make it, or listen elsewhere", folder.display())));
+        return Err(refuse(format!(
+            "its folder {} is not there: make it, or listen elsewhere",
+            folder.display()
+        )));
     }
     // Two daemons that start at once look at the same stale file: one after the other. The lock goes with the process.
     let _turn = take_turn(path)?;
@@ -111,8 +114,7 @@ fn take_turn(path: &Path) -> Result<OwnedFd, Failure> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let refuse =
-        |error: io::Error| Failure::config(format!("daemon.listen: {}: {error}", folder.display()));
+    let refuse = |error: io::Error| Failure::config(format!("daemon.listen: {}: {error}", folder.display()));
     let folder = OwnedFd::from(std::fs::File::open(folder).map_err(refuse)?);
     rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive)
         .map_err(|error| refuse(error.into()))?;

@@ -165,7 +165,9 @@ mod tests {
         tokens.replace(vec![b"0123456789abcdef".to_vec(), b"fedcba9876543210".to_vec()]);
         assert!(tokens.allow(Some(b"Bearer fedcba9876543210")));
         assert!(tokens.allow(Some(b"bearer 0123456789abcdef")));
-        for wrong in [&b"Bearer 0123456789abcde"[..], b"Bearer 0123456789abcdeff", b"0123456789abcdef", b"Bearer "] {
+        for wrong in
+            [&b"Bearer 0123456789abcde"[..], b"Bearer 0123456789abcdeff", b"0123456789abcdef", b"Bearer "]
+        {
             assert!(!tokens.allow(Some(wrong)));
         }
         assert!(!tokens.allow(None));
