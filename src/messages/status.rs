@@ -178,6 +178,8 @@ pub struct JobStatus {
     pub priority: Priority,
     pub num_partitions: u32,
     pub num_done: u32,
+    /// Partitions on a device or being verified.
+    pub num_running: u32,
     /// Where those in progress are, each once.
     pub devices: Vec<String>,
     pub age_ms: u64,
