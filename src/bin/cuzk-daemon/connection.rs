@@ -131,7 +131,11 @@ impl AsyncRead for Connection {
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match &mut self.socket {
             Socket::Unix(socket) => Pin::new(socket).poll_write(context, bytes),
             Socket::Tcp(socket) => Pin::new(socket).poll_write(context, bytes),

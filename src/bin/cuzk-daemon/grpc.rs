@@ -13,10 +13,11 @@ use cuzk::messages::srs::{Eviction, Residence};
 use cuzk_wire::v1::await_proof_response::Status as End;
 use cuzk_wire::v1::proving_engine_server::ProvingEngine;
 use cuzk_wire::v1::{
-    self, AwaitProofRequest, AwaitProofResponse, CancelProofRequest, CancelProofResponse, DeviceResidence, DrainResponse,
-    EvictSrsRequest, EvictSrsResponse, GetMetricsRequest, GetMetricsResponse, GetStatusRequest, GetStatusResponse,
-    ListJobsRequest, ListJobsResponse, PreloadSrsRequest, PreloadSrsResponse, ProveRequest, ProveResponse, ReloadRequest,
-    ReloadResponse, SubmitProofRequest, SubmitProofResponse,
+    self, AwaitProofRequest, AwaitProofResponse, CancelProofRequest, CancelProofResponse, DeviceResidence,
+    DrainResponse, EvictSrsRequest, EvictSrsResponse, GetMetricsRequest, GetMetricsResponse,
+    GetStatusRequest, GetStatusResponse, ListJobsRequest, ListJobsResponse, PreloadSrsRequest,
+    PreloadSrsResponse, ProveRequest, ProveResponse, ReloadRequest, ReloadResponse, SubmitProofRequest,
+    SubmitProofResponse,
 };
 use tonic::{Extensions, Request, Response, Status};
 
@@ -189,9 +190,7 @@ impl ProvingEngine for Service {
     ) -> Result<Response<CancelProofResponse>, Status> {
         let CancelProofRequest { job_id } = request.into_inner();
         let outcome = match self.find(&job_id).await? {
-            Some(job) => {
-                self.daemon.engine.cancel(job).await.map_err(|error| answer::refusal(&error))?
-            }
+            Some(job) => self.daemon.engine.cancel(job).await.map_err(|error| answer::refusal(&error))?,
             None => CancelOutcome::Unknown,
         };
         Ok(Response::new(CancelProofResponse {
@@ -200,10 +199,7 @@ impl ProvingEngine for Service {
         }))
     }
 
-    async fn get_status(
-        &self,
-        _: Request<GetStatusRequest>,
-    ) -> Result<Response<GetStatusResponse>, Status> {
+    async fn get_status(&self, _: Request<GetStatusRequest>) -> Result<Response<GetStatusResponse>, Status> {
         Ok(Response::new(status::status(&self.daemon)))
     }
 

@@ -26,6 +26,7 @@ pub struct Limits {
     bytes: Arc<ByteBudget>,
     rate: Rate,
     slow_client: Duration,
+    max_calls: u32,
 }
 
 impl Limits {
@@ -35,7 +36,14 @@ impl Limits {
             bytes: Arc::new(ByteBudget { limit: config.max_bytes_in_flight.0, used: AtomicU64::new(0) }),
             rate: Rate::default(),
             slow_client: Duration::from_secs(config.slow_client_limit_s),
+            max_calls: config.max_calls,
         })
+    }
+
+    /// Waits until no call is being served.
+    pub async fn wait_idle(&self) {
+        // An error means that the limit is gone, and every call with it.
+        let _ = self.calls.acquire_many(self.max_calls).await;
     }
 }
 
@@ -59,7 +67,9 @@ impl Charge {
             return Ok(());
         }
         let limit = self.all.limit;
-        Err(Status::resource_exhausted(format!("requests of {used} B are being received, limit {limit} B: try again")))
+        Err(Status::resource_exhausted(format!(
+            "requests of {used} B are being received, limit {limit} B: try again"
+        )))
     }
 }
 
@@ -168,14 +178,17 @@ impl Guard {
         if self.needs_token && !is_health {
             let given = request.headers().get(http::header::AUTHORIZATION).map(|value| value.as_bytes());
             if !self.daemon.tokens.allow(given) {
-                return Err(Status::unauthenticated("a bearer token is needed, and this is none of those known"));
+                return Err(Status::unauthenticated(
+                    "a bearer token is needed, and this is none of those known",
+                ));
             }
         }
         if !self.limits.rate.admit(self.daemon.config().daemon.max_calls_per_s) {
             return Err(Status::resource_exhausted("too many calls a second: try again later"));
         }
         let permit = Arc::clone(&self.limits.calls).try_acquire_owned();
-        let permit = permit.map_err(|_| Status::resource_exhausted("too many calls at a time: try again later"))?;
+        let permit =
+            permit.map_err(|_| Status::resource_exhausted("too many calls at a time: try again later"))?;
         let deadline = timeout(request.headers())
             .and_then(|timeout| Instant::now().checked_add(timeout))
             .map(CallDeadline);

@@ -57,7 +57,7 @@ fn queues(jobs: &[JobStatus]) -> Vec<v1::QueueStatus> {
 }
 
 fn has_begun(job: &JobStatus) -> bool {
-    job.num_in_progress > 0 || job.num_done > 0
+    job.num_running > 0 || job.num_done > 0
 }
 
 fn gpu(device: &EngineDeviceStatus, ordinal: u32, jobs: &[JobStatus]) -> v1::GpuStatus {
@@ -166,7 +166,7 @@ fn job(job: &JobStatus) -> v1::JobStatus {
         state: if has_begun(job) { "running" } else { "queued" }.to_owned(),
         partitions: job.num_partitions,
         partitions_done: job.num_done,
-        partitions_running: job.num_in_progress,
+        partitions_running: job.num_running,
         devices: job.devices.clone(),
         age_ms: job.age_ms,
         running: job.running.iter().map(running).collect(),
