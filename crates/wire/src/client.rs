@@ -210,7 +210,11 @@ fn refused(address: &Address, error: &tonic::transport::Error) -> ConnectError {
 }
 
 fn sources<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| error.source())
+    fn next<'a>(error: &&'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+        let error: &'a (dyn Error + 'static) = error;
+        error.source()
+    }
+    std::iter::successors(Some(error), next)
 }
 
 /// The innermost reasons of an error, outermost first; the library's own outer words say nothing.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cuzk::circuits::manifest::Manifest;
 use cuzk::circuits::synthetic::SyntheticOptions;
 use cuzk::circuits::{CircuitSpec, FilecoinRequest, Workload};
+use cuzk::error::RequestError;
 use cuzk::groth16::srs_file::read_vk;
 use cuzk::groth16::VerifyingKey;
 
@@ -107,7 +108,7 @@ fn recorded(kind: &str) -> Result<Vec<FilecoinRequest>, Failure> {
             "is no circuit (such as winning-2k, window-2k, porep-2k, snap-2k), and no manifest.json is there";
         return Err(Failure::usage(format!("{kind}: {what}")));
     }
-    let read = || {
+    let read = || -> Result<Vec<FilecoinRequest>, RequestError> {
         let manifest = Manifest::read(path)?;
         (0..manifest.requests.len())
             .map(|index| manifest.request(index, &manifest.input_folder(index, path)))
