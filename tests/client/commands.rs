@@ -128,6 +128,8 @@ fn jobs_are_cancelled_and_what_is_not_there_ends_with_3() {
     let unknown = daemon.cuzk(&["await", "never-heard-of", "--json"]).expect(3).json();
     assert_eq!(unknown["error"]["class"], "caller", "{unknown}");
     assert!(unknown["error"]["message"].as_str().unwrap().contains("never-heard-of"), "{unknown}");
+    let unknown = daemon.cuzk(&["cancel", "never-heard-of"]).expect(3);
+    assert!(unknown.stderr.contains("never-heard-of"), "{}", unknown.stderr);
     let circuits = daemon.cuzk(&["preload", "no-such-circuit"]).expect(3);
     assert!(circuits.stderr.contains("no-such-circuit"), "{}", circuits.stderr);
 

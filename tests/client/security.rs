@@ -62,9 +62,9 @@ fn tls_client_certificate_and_token_are_all_needed_and_do() {
     let (cert, key) = ours.sign("localhost");
     let (client_cert, client_key) = ours.sign("operator");
     let (other_cert, other_key) = other.sign("operator");
-    let tokens = written(&dir, "tokens", "first-token\nsecond-token\n");
-    let token = written(&dir, "token", "second-token\n");
-    let wrong_token = written(&dir, "wrong-token", "third-token\n");
+    let tokens = written(&dir, "tokens", "first-token-of-two\nsecond-token-of-two\n");
+    let token = written(&dir, "token", "# the operator's\nsecond-token-of-two\n");
+    let wrong_token = written(&dir, "wrong-token", "third-token-of-two\n");
     let settings = format!(
         "tls_cert = \"{cert}\"\ntls_key = \"{key}\"\ntls_client_ca = \"{}\"\ntoken_file = \"{tokens}\"\n",
         ours.path()

@@ -28,7 +28,7 @@ pub struct DaemonOptions {
     /// Name in the daemon's certificate [default: the host of --addr]
     #[arg(long, value_name = "NAME", help_heading = "Daemon", requires = "tls_ca")]
     tls_name: Option<String>,
-    /// File whose first line is the bearer token
+    /// File whose first line is the bearer token; lines that begin with # are none
     #[arg(long, value_name = "FILE", help_heading = "Daemon")]
     token_file: Option<PathBuf>,
 }
@@ -72,7 +72,7 @@ fn read_token(path: &Path) -> Result<String, String> {
         return Err(unusable(path, "is too large for a token"));
     }
     let text = String::from_utf8(read(path)?).map_err(|_| unusable(path, "is no text"))?;
-    match text.lines().map(str::trim).find(|line| !line.is_empty()) {
+    match text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')) {
         Some(token) => Ok(token.to_owned()),
         None => Err(unusable(path, "has no token")),
     }

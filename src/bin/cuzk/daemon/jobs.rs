@@ -181,16 +181,23 @@ async fn cancel(args: &CancelArgs, ui: Ui, mut client: Client) -> Result<(), Fai
     let mut failures = Vec::new();
     for job in &args.jobs {
         let cancelled = client.cancel_proof(CancelProofRequest { job_id: job.clone() }).await;
-        let cancelled = cancelled.map_err(|status| refused(&format!("job {job}"), &status));
+        let cancelled = match cancelled.map(tonic::Response::into_inner) {
+            Ok(answer) if answer.was_known => Ok(answer),
+            Ok(_) => Err(Failure::input(
+                format!("job {job}"),
+                format!("job `{job}` is not known, or its result is no longer kept"),
+            )),
+            Err(status) => Err(refused(&format!("job {job}"), &status)),
+        };
         match &cancelled {
             Ok(answer) if !args.json => {
-                let what = if answer.get_ref().was_running { "cancelled while it ran" } else { "cancelled" };
+                let what = if answer.was_running { "cancelled while it ran" } else { "cancelled" };
                 ui::out(&format!("{job}: {what}"))?;
             }
             _ => {}
         }
         if args.json {
-            let was_running = cancelled.as_ref().ok().map(|answer| answer.get_ref().was_running);
+            let was_running = cancelled.as_ref().ok().map(|answer| answer.was_running);
             let mut line = json!({ "job_id": job, "was_running": was_running });
             if let Err(failure) = &cancelled {
                 line["error"] = failure.as_json();
