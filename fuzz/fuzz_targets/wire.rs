@@ -10,7 +10,9 @@ use prost::Message;
 
 fuzz_target!(|bytes: &[u8]| {
     cuzk_fuzz::let_caught_panics_be();
-    let Ok(ProveRequest { submit: Some(submit) }) = ProveRequest::decode(bytes::Bytes::copy_from_slice(bytes)) else {
+    let Ok(ProveRequest { submit: Some(submit) }) =
+        ProveRequest::decode(bytes::Bytes::copy_from_slice(bytes))
+    else {
         return;
     };
     if let Ok(WireRequest { request, .. }) = WireRequest::from_wire(submit) {

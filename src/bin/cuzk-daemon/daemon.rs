@@ -89,7 +89,10 @@ impl Daemon {
         let new = self.args.load().map_err(|error| error.to_string())?;
         // Held to the end: two reloads at a time would mix.
         let mut current = self.locked();
+        let has_cpu_device = self.engine.status().devices.iter().any(|device| device.id == "cpu");
+        let settings = new.runtime_settings(has_cpu_device).map_err(|error| error.to_string())?;
         let (next, reloaded) = reload::apply(&current, new, self.telemetry.as_ref(), &self.tokens)?;
+        self.engine.reconfigure(settings);
         *current = Arc::new(next);
         Ok(reloaded)
     }
