@@ -43,7 +43,10 @@ async fn every_shape_of_real_callers_is_read() {
     let daemon = Setup::new("sim:2").start().await;
     let mut client = daemon.client().await;
     // 1, 2: PoRep, bare and wrapped; its size may be left to the C1, and another language may have written it.
-    let porep = recorded("porep-2k/sector-1", 0, "porep-6413-801282");
+    let in_wrapper = recorded("porep-2k/sector-1", 0, "porep-6413-801282");
+    assert_was_read(&result(&mut client, in_wrapper.clone()).await, "porep-2k");
+    let bare: &[u8] = include_bytes!("../data/filecoin/porep-2k/sector-1/c1.json");
+    let porep = SubmitProofRequest { vanilla_proof: bare.into(), sector_number: 801_282, ..in_wrapper };
     assert_was_read(&result(&mut client, porep.clone()).await, "porep-2k");
     let other = SubmitProofRequest {
         vanilla_proof: reordered(&porep.vanilla_proof).into(),
@@ -57,15 +60,13 @@ async fn every_shape_of_real_callers_is_read() {
     // 3: SnapDeals.
     let snap = recorded("snap-2k/sector-1", 0, "snap-1000-1");
     assert_was_read(&result(&mut client, snap).await, "snap-2k");
-    // 4: WindowPoSt, two partitions of a deadline under one name and partition_index 0, at once.
+    // 4: WindowPoSt, two partitions of a deadline under one name and both with partition_index 0, at once.
     let name = "wdpost-1000-0-[101 2 3 4 5 6 7 8]";
     let (mut one, mut two) = (client.clone(), client.clone());
-    let partition = |index| {
-        let mut request = recorded("window-2k/two-partitions", index, name);
-        request.partition_index = 0;
-        request
-    };
-    let (first, second) = tokio::join!(result(&mut one, partition(0)), result(&mut two, partition(1)));
+    let partitions = [recorded("window-2k/two-partitions", 0, name), window(name)];
+    assert!(partitions.iter().all(|partition| partition.partition_index == 0));
+    let [first, second] = partitions;
+    let (first, second) = tokio::join!(result(&mut one, first), result(&mut two, second));
     assert_eq!((first.status(), second.status()), (End::Completed, End::Completed), "{first:?} {second:?}");
     assert_ne!(first.proof, second.proof);
     assert_ne!(first.job_id, second.job_id);

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tonic::Code;
 
 use super::requests::winning;
-use super::rig::{clean, pause, Setup};
+use super::rig::{clean, pause, wait_status, Setup};
 
 /// Runs to the end: code, standard output, standard error.
 fn run(args: &[&str]) -> (i32, String, String) {
@@ -150,11 +150,13 @@ async fn a_new_configuration_counts_at_once_as_far_as_it_can() {
     let nothing = client.reload(ReloadRequest {}).await.unwrap().into_inner();
     assert_eq!((nothing.applied.len(), nothing.needs_restart.len()), (0, 0), "{nothing:?}");
     let text = fs::read_to_string(daemon.setup.config_file()).unwrap();
-    let text = text.replace("level = \"info\"", "level = \"debug\"") + "[memory]\nbudget = \"3GiB\"\n";
+    let text = text.replace("level = \"info\"", "level = \"debug\"")
+        + "[memory]\nbudget = \"512MiB\"\n[synthesis]\nthreads = 1\n[scheduler]\nmax_queued_jobs = 1\n";
     fs::write(daemon.setup.config_file(), &text).unwrap();
     let reloaded = client.reload(ReloadRequest {}).await.unwrap().into_inner();
-    assert_eq!(reloaded.applied, ["logging.level"]);
-    assert_eq!(reloaded.needs_restart, ["memory.budget"]);
+    assert_eq!(reloaded.applied, ["logging.level", "memory.budget", "scheduler.max_queued_jobs"]);
+    assert_eq!(reloaded.needs_restart, ["synthesis.threads"]);
+    wait_status(&mut client, |status| status.host_memory_budget_bytes == 512 << 20).await;
     // By signal: the same. A file that cannot be used changes nothing.
     fs::write(daemon.setup.config_file(), "[gpus]\nnonsense = 1\n").unwrap();
     let error = client.reload(ReloadRequest {}).await.unwrap_err();
