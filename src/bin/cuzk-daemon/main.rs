@@ -65,7 +65,7 @@ fn run(args: Args, config: Config) -> Result<(), Failure> {
     #[cfg(not(feature = "otlp"))]
     let extra = None;
     let telemetry = cuzk::telemetry::init_with(&config.logging, extra)?;
-    let ended = runtime.block_on(life::run(args, config, telemetry, signals));
+    let ended = runtime.block_on(life::run(args, config, telemetry.filter(), signals));
     // A caller that holds a connection open does not hold the process.
     runtime.shutdown_background();
     ended

@@ -1,7 +1,7 @@
 //! What of a new configuration counts at once, and what after a restart.
 
 use cuzk::config::Config;
-use cuzk::telemetry::TelemetryGuard;
+use cuzk::telemetry::LogFilter;
 use toml::{Table, Value};
 
 use crate::security::Tokens;
@@ -37,7 +37,7 @@ const APPLIED: [&str; 12] = [
 pub fn apply(
     current: &Config,
     new: Config,
-    telemetry: Option<&TelemetryGuard>,
+    filter: Option<&LogFilter>,
     tokens: &Tokens,
 ) -> Result<(Config, Reloaded), String> {
     let mut reloaded = Reloaded::default();
@@ -49,8 +49,8 @@ pub fn apply(
         }
     }
     let renewed = tokens.read(&new.daemon.token_file).map_err(|error| error.to_string())?;
-    if let Some(telemetry) = telemetry {
-        telemetry.set_filter(&new.logging.level).map_err(|error| error.to_string())?;
+    if let Some(filter) = filter {
+        filter.set(&new.logging.level).map_err(|error| error.to_string())?;
     }
     if tokens.replace(renewed) && !reloaded.applied.iter().any(|key| key == "daemon.token_file") {
         reloaded.applied.push("daemon.token_file (its content)".to_owned());
