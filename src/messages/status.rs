@@ -175,9 +175,9 @@ pub struct JobStatus {
     pub circuit: String,
     pub priority: Priority,
     pub num_partitions: u32,
+    /// On a device or being verified.
+    pub num_in_progress: u32,
     pub num_done: u32,
-    /// Partitions on a device or being verified.
-    pub num_running: u32,
     pub age_ms: u64,
 }
 
