@@ -135,7 +135,8 @@ impl Engine {
     /// [`EngineError::Request`] naming the field, [`EngineError::Schedule`] if the queue is full, the engine is
     /// shutting down or no device can ever serve it, [`EngineError::Journal`] if the journal cannot be written.
     pub async fn submit(&self, request: ProofRequest) -> Result<JobHandle, EngineError> {
-        let span = tracing::info_span!("job", request_id = %request.request_id);
+        // At the highest level: every line about a job names it, whatever the filter lets through.
+        let span = tracing::error_span!("job", job = tracing::field::Empty, request_id = %request.request_id);
         let priority = request.priority;
         let rank = priority.unwrap_or_else(|| own_priority(&request.payload));
         if rank != Priority::Critical {

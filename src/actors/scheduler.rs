@@ -90,6 +90,7 @@ pub struct SchedulerConfig {
 
 /// A job that has ended, kept so that the same request attaches to it.
 struct EndedJob {
+    name: String,
     request_id: String,
     identity: Option<WorkIdentity>,
     accepted: JobEvent,
@@ -116,6 +117,8 @@ pub struct Scheduler {
     ended: HashMap<JobId, EndedJob>,
     ended_order: VecDeque<JobId>,
     identities: Identities,
+    /// Every job that is known, by what its callers ask for it by.
+    names: HashMap<String, JobId>,
     /// Of them: they have a limit of their own.
     num_critical: usize,
     /// Partitions without a witness.
@@ -174,6 +177,7 @@ impl Scheduler {
             ended: HashMap::new(),
             ended_order: VecDeque::new(),
             identities: Identities::default(),
+            names: HashMap::new(),
             num_critical: 0,
             waiting: Backlog::new(config.queue),
             ready: Backlog::new(config.queue),

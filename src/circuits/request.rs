@@ -1,6 +1,8 @@
 //! Filecoin proof requests, under the wire's field names.
 
 mod file;
+#[cfg(feature = "daemon")]
+mod wire;
 
 use std::fmt;
 use std::path::Path;
@@ -19,6 +21,8 @@ use crate::ids::{CircuitId, RequestDigest};
 
 pub(in crate::circuits) use file::set_inputs;
 pub use file::{input_folder, json_text, read_input, HexBytes, KindField, RequestFile, RequestPriority};
+#[cfg(feature = "daemon")]
+pub use wire::{WireRequest, REQUEST_ID_BYTES_MAX};
 
 /// The fields of the wire's `SubmitProofRequest` that describe the statement.
 ///

@@ -73,11 +73,18 @@ impl Config {
         Ok(engine)
     }
 
+    /// How long results are kept.
+    pub fn journal_retention(&self) -> Retention {
+        Retention {
+            count: self.journal.retention_count as usize,
+            age: Duration::from_secs(self.journal.retention_age_s),
+        }
+    }
+
     /// The journal, if there is to be one.
     fn journal_config(&self) -> Option<JournalConfig> {
-        let super::JournalConfig { path, retention_count, retention_age_s } = &self.journal;
-        let retention =
-            Retention { count: *retention_count as usize, age: Duration::from_secs(*retention_age_s) };
+        let path = &self.journal.path;
+        let retention = self.journal_retention();
         (!path.is_empty()).then(|| JournalConfig { retention, ..JournalConfig::file(path) })
     }
 

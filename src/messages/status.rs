@@ -171,13 +171,17 @@ pub struct CircuitStatus {
 pub struct JobStatus {
     pub job: String,
     pub request_id: String,
+    /// What the job is found by: [`crate::messages::job::job_name`].
+    pub name: String,
     pub kind: WorkKind,
     pub circuit: String,
     pub priority: Priority,
     pub num_partitions: u32,
-    /// On a device or being verified.
-    pub num_in_progress: u32,
     pub num_done: u32,
+    /// Partitions on a device or being verified.
+    pub num_running: u32,
+    /// Where those in progress are, each once.
+    pub devices: Vec<String>,
     pub age_ms: u64,
 }
 

@@ -19,7 +19,7 @@ use crate::circuits::Workload;
 use crate::groth16::{Blinding, PackedWitness, Proof};
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::CancelFlag;
-use crate::messages::job::{BlindingSource, JobEvent, JobResult, JobTimings, Placement, Priority};
+use crate::messages::job::{job_name, BlindingSource, JobEvent, JobResult, JobTimings, Placement, Priority};
 use crate::messages::synthesis::MemoryLease;
 use crate::policy::admission::WorkIdentity;
 use crate::policy::host_memory::HostPart;
@@ -137,6 +137,16 @@ impl Partition {
         )
     }
 
+    /// The device that it is on, or whose proof of it is being verified.
+    pub fn device(&self) -> Option<&DeviceId> {
+        match &self.state {
+            PartitionState::Proving { device, .. }
+            | PartitionState::Proved { device, .. }
+            | PartitionState::Suspect { device, .. } => Some(device),
+            _ => None,
+        }
+    }
+
     /// On a device or being verified.
     pub fn is_in_progress(&self) -> bool {
         matches!(
@@ -160,6 +170,8 @@ impl Partition {
 pub(super) struct JobSpec {
     pub id: JobId,
     pub request_id: String,
+    /// See [`crate::messages::job::job_name`].
+    pub name_marks: u8,
     pub identity: Option<WorkIdentity>,
     pub workload: Arc<dyn Workload>,
     pub priority: Priority,
@@ -208,6 +220,10 @@ impl Job {
             began: false,
             durable: JobDurability::default(),
         }
+    }
+
+    pub fn name(&self) -> String {
+        job_name(&self.spec.request_id, self.spec.name_marks, self.spec.id)
     }
 
     pub fn circuit(&self) -> &CircuitId {

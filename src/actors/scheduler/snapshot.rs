@@ -1,5 +1,6 @@
 //! The status that any thread may read: made here, published on a watch channel, never asked for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -162,14 +163,18 @@ impl Scheduler {
 }
 
 fn job_status(job: &Job, now: Duration) -> JobStatus {
+    let devices: BTreeSet<&DeviceId> =
+        job.partitions.iter().filter_map(|partition| partition.device()).collect();
     JobStatus {
+        devices: devices.into_iter().map(ToString::to_string).collect(),
+        name: job.name(),
         job: job.spec.id.to_string(),
         request_id: job.spec.request_id.clone(),
         kind: job.spec.workload.kind(),
         circuit: job.circuit().to_string(),
         priority: job.spec.priority,
         num_partitions: job.spec.workload.num_partitions(),
-        num_in_progress: job.partitions.iter().filter(|partition| partition.is_in_progress()).count() as u32,
+        num_running: job.partitions.iter().filter(|partition| partition.is_in_progress()).count() as u32,
         num_done: job.num_done() as u32,
         age_ms: now.saturating_sub(job.spec.accepted_at).as_millis() as u64,
     }

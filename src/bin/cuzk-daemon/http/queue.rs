@@ -25,7 +25,7 @@ pub fn queues(status: &EngineStatus) -> Vec<Queue> {
         kind: job.kind,
         priority: job.priority,
         num_partitions: job.num_partitions,
-        num_in_progress: job.num_in_progress,
+        num_running: job.num_running,
         num_done: job.num_done,
     }))
 }
@@ -35,7 +35,7 @@ struct Counted {
     kind: WorkKind,
     priority: Priority,
     num_partitions: u32,
-    num_in_progress: u32,
+    num_running: u32,
     num_done: u32,
 }
 
@@ -50,8 +50,8 @@ fn count(jobs: impl IntoIterator<Item = Counted>) -> Vec<Queue> {
         let key = (std::cmp::Reverse(job.priority), job.kind);
         let queue = queues.entry(key).or_insert_with(|| empty(job.kind, job.priority));
         queue.num_jobs += 1;
-        queue.in_progress += u64::from(job.num_in_progress);
-        queue.pending += u64::from(job.num_partitions.saturating_sub(job.num_done + job.num_in_progress));
+        queue.in_progress += u64::from(job.num_running);
+        queue.pending += u64::from(job.num_partitions.saturating_sub(job.num_done + job.num_running));
     }
     queues.into_values().collect()
 }
@@ -62,11 +62,11 @@ mod tests {
 
     #[test]
     fn partitions_are_counted_under_their_job_s_kind_and_priority() {
-        let job = |priority, num_partitions, num_in_progress, num_done| Counted {
+        let job = |priority, num_partitions, num_running, num_done| Counted {
             kind: WorkKind::PorepC2,
             priority,
             num_partitions,
-            num_in_progress,
+            num_running,
             num_done,
         };
         let jobs =

@@ -123,7 +123,7 @@ struct Job {
     age_ms: u64,
     num_partitions: u32,
     num_done: u32,
-    num_in_progress: u32,
+    num_running: u32,
     /// In their order; empty if nothing is known of them.
     partitions: Vec<Partition>,
 }
@@ -314,7 +314,7 @@ fn job(status: JobStatus, books: &Books) -> Job {
         age_ms: status.age_ms,
         num_partitions: status.num_partitions,
         num_done: status.num_done,
-        num_in_progress: status.num_in_progress,
+        num_running: status.num_running,
         partitions: partitions.iter().map(partition).collect(),
     }
 }
