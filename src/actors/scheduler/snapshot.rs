@@ -174,8 +174,8 @@ fn job_status(job: &Job, now: Duration) -> JobStatus {
         circuit: job.circuit().to_string(),
         priority: job.spec.priority,
         num_partitions: job.spec.workload.num_partitions(),
-        num_running: job.partitions.iter().filter(|partition| partition.is_in_progress()).count() as u32,
         num_done: job.num_done() as u32,
+        num_running: job.partitions.iter().filter(|partition| partition.is_in_progress()).count() as u32,
         age_ms: now.saturating_sub(job.spec.accepted_at).as_millis() as u64,
     }
 }
