@@ -165,7 +165,10 @@ fn b58_promtool_accepts_metrics_and_alerts() {
     let said =
         String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.trim().is_empty(), "{said}");
-    let alerts = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/prometheus/alerts.yml");
-    let output = run(Command::new("promtool").args(["check", "rules"]).arg(alerts), "prometheus");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let alerts = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/prometheus");
+    for arguments in [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]] {
+        let output = run(Command::new("promtool").args(arguments).current_dir(&alerts), "prometheus");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+    }
 }
