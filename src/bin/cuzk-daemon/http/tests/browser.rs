@@ -81,7 +81,7 @@ const HOSTILE: &str = r#"<img src=x onerror=alert(1)>"'&</td><script>alert(2)</s
 fn busy_rig() -> (Rig, Vec<cuzk::engine::JobHandle>) {
     let rig = Rig::start(scenario());
     let mut jobs = vec![rig.submit("winning-32g", HOSTILE)];
-    for round in 0..3 {
+    for round in 0..6 {
         jobs.push(rig.submit("porep-32g", &format!("f01234-porep-{}", 88_201 + round)));
         jobs.push(rig.submit("snap-32g", &format!("f01234-snap-{}", 4_417 + round)));
         jobs.push(rig.submit("wpost-32g", &format!("f01234-wdpost-d{}-p{round}", 11 + round)));
@@ -168,7 +168,8 @@ fn b58_promtool_accepts_metrics_and_alerts() {
     let alerts = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/prometheus");
     for arguments in [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]] {
         let output = run(Command::new("promtool").args(arguments).current_dir(&alerts), "prometheus");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {said}");
     }
 }

@@ -30,15 +30,17 @@ pub fn rig_with_everything() -> Rig {
     for circuit in &mut scenario.circuits {
         circuit.witness_s /= 20.0;
         let stages = &mut circuit.stage_ms;
-        for stage in [
+        let all = [
             &mut stages.upload,
+            &mut stages.evaluate,
+            &mut stages.quotient,
             &mut stages.sum_h,
             &mut stages.sum_l,
             &mut stages.sum_a,
+            &mut stages.sum_b_g1,
             &mut stages.sum_b_g2,
-        ] {
-            *stage /= 20.0;
-        }
+        ];
+        all.into_iter().for_each(|stage| *stage /= 20.0);
     }
     let rig = Rig::start(scenario);
     let jobs: Vec<_> = ["porep-32g", "snap-32g", "wpost-32g", "winning-32g"]

@@ -97,7 +97,8 @@ impl Rig {
                 return status;
             }
             assert!(begun.elapsed() < PATIENCE, "waited for {what}: {status:#}");
-            std::thread::yield_now();
+            // A question every so often: nobody tells.
+            std::thread::park_timeout(Duration::from_millis(20));
         }
     }
 }

@@ -137,7 +137,6 @@ fn b42_a_dead_device_is_seen_within_two_seconds_and_the_probe_is_answered() {
     let ready = rig.get("/readyz");
     assert_eq!((ready.code, &ready.json()["reasons"]), (200, &serde_json::json!([])));
     let job = rig.submit("winning-32g", "one");
-    rig.wait_status("the attempt", |status| !status["devices"][0]["running"].as_array().unwrap().is_empty());
     let begun = Instant::now();
     let gone = loop {
         let answer = rig.get("/readyz");
