@@ -12,7 +12,12 @@ use super::rig::{in_progress, wait_status, Setup};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b43_the_only_device_lost_ends_the_process_with_an_error() {
-    let mut daemon = Setup::new("sim:1;0:lost@1.sum_h").start().await;
+    let mut setup = Setup::new("sim:1;0:lost@1.sum_h");
+    // Given up at once, and not after minutes.
+    for (name, value) in [("CUZK_GPUS_MAX_RESTARTS", "0"), ("CUZK_GPUS_QUARANTINE_S", "1")] {
+        setup.env.push((name.to_owned(), value.to_owned()));
+    }
+    let mut daemon = setup.start().await;
     let mut client = daemon.client().await;
     // The caller is answered, to try again elsewhere or later.
     let error = client.prove(prove(winning("lost"))).await.unwrap_err();

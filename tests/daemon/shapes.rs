@@ -141,7 +141,7 @@ async fn b62_garbage_in_any_field_is_answered() {
 /// One field or two of the request replaced or damaged.
 fn garbage(base: &SubmitProofRequest, rng: &mut ChaCha20Rng) -> SubmitProofRequest {
     let mut request = base.clone();
-    let mut bytes = |rng: &mut ChaCha20Rng| -> Vec<u8> {
+    let bytes = |rng: &mut ChaCha20Rng| -> Vec<u8> {
         let length = rng.gen_range(0..70);
         (0..length).map(|_| rng.gen()).collect()
     };

@@ -30,9 +30,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::extract::State as Shared;
+use axum::extract::{Request, State as Shared};
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::StatusCode;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{middleware, Json, Router};
@@ -102,25 +103,33 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The routes, open to whoever reaches them.
-pub fn router(state: State) -> Router {
-    router_with(state, |guarded| guarded)
-}
+/// Whether a request with this `Authorization` header may be told anything.
+pub type Allow = Arc<dyn Fn(Option<&[u8]>) -> bool + Send + Sync>;
 
-/// The routes; `guard` puts what it needs (a check of tokens) around those that tell anything.
-pub fn router_with(state: State, guard: impl FnOnce(Router) -> Router) -> Router {
+/// The routes. `/healthz` says nothing of work and `/` holds no data: they are open to whoever reaches them.
+pub fn router(state: State, allow: Allow) -> Router {
     let guarded = Router::new()
         .route("/readyz", get(readyz))
         .route("/metrics", get(serve_metrics))
         .route("/status", get(serve_status))
+        .layer(middleware::from_fn_with_state(allow, check_token))
         .with_state(state.clone());
     Router::new()
         .route("/", get(page))
         .route("/healthz", get(healthz))
         .with_state(state)
-        .merge(guard(guarded))
+        .merge(guarded)
         .fallback(not_found)
         .layer(middleware::map_response(with_headers))
+}
+
+async fn check_token(Shared(allow): Shared<Allow>, request: Request, next: Next) -> Response {
+    let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    if allow(given) {
+        return next.run(request).await;
+    }
+    let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+    (StatusCode::UNAUTHORIZED, challenge, "a token is needed: Authorization: Bearer …\n").into_response()
 }
 
 /// The page's own script and style, named by their digests, and nothing else; data from where the page came from.

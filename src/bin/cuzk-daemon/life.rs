@@ -78,7 +78,7 @@ pub async fn run(args: Args, config: Config, filter: LogFilter, signals: Signals
         servers.tasks.spawn(served);
     }
     if let Some(listener) = status_listener {
-        servers.tasks.spawn(serve::http(listener, state, servers.stop()));
+        servers.tasks.spawn(serve::http(Arc::clone(&daemon), listener, state, servers.stop()));
     }
     let health = tokio::spawn(notify::keep_telling(Arc::clone(&daemon)));
     notify::tell(&[NotifyState::Ready]);

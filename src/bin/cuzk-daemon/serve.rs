@@ -119,13 +119,15 @@ async fn keep_health(daemon: Arc<Daemon>, reporter: HealthReporter) {
 /// # Errors
 /// If serving fails.
 pub async fn http(
+    daemon: Arc<Daemon>,
     listener: tokio::net::TcpListener,
     state: http::State,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Failure> {
     let address = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
     tracing::info!(address, "serving HTTP");
-    let served = axum::serve(listener, http::router(state)).with_graceful_shutdown(stop).await;
+    let allow = Arc::new(move |authorization: Option<&[u8]>| daemon.tokens.allow(authorization));
+    let served = axum::serve(listener, http::router(state, allow)).with_graceful_shutdown(stop).await;
     served.map_err(|error| Failure::failed(format!("{address}: {error}")))
 }
 

@@ -57,7 +57,7 @@ impl Pulse {
     /// # Errors
     /// The system's, if it refuses a thread.
     pub fn start(engine: Engine) -> std::io::Result<Self> {
-        let actors = Arc::default();
+        let actors: Arc<Mutex<Actors>> = Arc::default();
         let (stop, stopped) = bounded(0);
         let thread_actors = Arc::clone(&actors);
         look(&actors, &engine.status(), Instant::now());

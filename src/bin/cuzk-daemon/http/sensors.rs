@@ -53,7 +53,7 @@ impl Sampler {
     /// # Errors
     /// The system's, if it refuses a thread.
     pub fn start(params_dir: PathBuf) -> std::io::Result<Self> {
-        let sample = Arc::default();
+        let sample: Arc<Mutex<Sample>> = Arc::default();
         let (stop, stopped) = bounded(0);
         let thread_sample = Arc::clone(&sample);
         std::thread::Builder::new()
@@ -81,7 +81,7 @@ fn watch(params_dir: &Path, sample: &Mutex<Sample>, stopped: &Receiver<()>) {
     for number in 0_u64.. {
         if number.is_multiple_of(SAMPLES_PER_SCAN) {
             let key_files = key_files(params_dir);
-            keep(&|sample| sample.key_files.clone_from(&key_files));
+            keep(&|sample: &mut Sample| sample.key_files.clone_from(&key_files));
             if library.is_none() {
                 library = open();
             }
@@ -93,7 +93,7 @@ fn watch(params_dir: &Path, sample: &Mutex<Sample>, stopped: &Receiver<()>) {
                 library = None;
             }
             let gpus = gpus.unwrap_or_default();
-            keep(&|sample| sample.gpus.clone_from(&gpus));
+            keep(&|sample: &mut Sample| sample.gpus.clone_from(&gpus));
         }
         if stopped.recv_timeout(SAMPLE_INTERVAL) != Err(RecvTimeoutError::Timeout) {
             return;

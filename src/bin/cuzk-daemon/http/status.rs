@@ -299,7 +299,7 @@ fn job(status: JobStatus, books: &Books) -> Job {
     // As ids are shown.
     let id = u64::from_str_radix(&status.job, 16).ok().map(JobId);
     let track = id.and_then(|id| books.jobs.get(&id));
-    let partitions = track.map_or(&[][..], |track| &track.partitions);
+    let partitions = track.map_or(&[][..], |track| track.partitions.as_slice());
     let partition = |of: &history::PartitionTrack| Partition {
         phase: of.phase.as_str(),
         attempts: of.attempts,

@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 
+use axum::response::Html;
+use axum::routing::get;
 use axum::Router;
 
 use super::documents::rig_with_everything;
 use super::rig::{scenario, serve, Rig};
-use crate::http::router_with;
+use crate::http::{router, PAGE};
 
 /// Time of the page's own clock: several polls.
 const PAGE_MS: u32 = 3500;
@@ -78,7 +81,7 @@ const HOSTILE: &str = r#"<img src=x onerror=alert(1)>"'&</td><script>alert(2)</s
 fn busy_rig() -> (Rig, Vec<cuzk::engine::JobHandle>) {
     let rig = Rig::start(scenario());
     let mut jobs = vec![rig.submit("winning-32g", HOSTILE)];
-    for round in 0..3 {
+    for round in 0..6 {
         jobs.push(rig.submit("porep-32g", &format!("f01234-porep-{}", 88_201 + round)));
         jobs.push(rig.submit("snap-32g", &format!("f01234-snap-{}", 4_417 + round)));
         jobs.push(rig.submit("wpost-32g", &format!("f01234-wdpost-d{}-p{round}", 11 + round)));
@@ -139,11 +142,12 @@ fn b58_the_page_shows_everything_in_both_colour_schemes_and_says_nothing_on_the_
 #[ignore = "needs chromium: .ci/run page"]
 fn a_page_that_gets_no_answer_says_so_and_one_that_needs_a_token_asks_for_it() {
     let rig = rig_with_everything();
-    let (_runtime, address) = serve(router_with(rig.state.clone(), |_| Router::new()));
+    let gone = Router::new().route("/", get(|| async { Html(PAGE) }));
+    let (_runtime, address) = serve(gone);
     let (dom, _) = Browser::new(1400, 900, Scheme::Light).dom(&format!("http://{address}/"));
     assert!(dom.contains("connection lost") && dom.contains("the daemon answers 404"), "{dom}");
     assert!(dom.contains("body class=\"stale\""));
-    let (_runtime, address) = serve(router_with(rig.state.clone(), super::routes::refuse));
+    let (_runtime, address) = serve(router(rig.state.clone(), Arc::new(|_| false)));
     let (dom, _) = Browser::new(1400, 900, Scheme::Light).dom(&format!("http://{address}/"));
     assert!(dom.contains("a token is needed") && dom.contains("id=\"login\" class=\"card row\">"), "{dom}");
 }
@@ -161,7 +165,11 @@ fn b58_promtool_accepts_metrics_and_alerts() {
     let said =
         String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.trim().is_empty(), "{said}");
-    let alerts = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/prometheus/alerts.yml");
-    let output = run(Command::new("promtool").args(["check", "rules"]).arg(alerts), "prometheus");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let alerts = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/prometheus");
+    for arguments in [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]] {
+        let output = run(Command::new("promtool").args(arguments).current_dir(&alerts), "prometheus");
+        let said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+    }
 }

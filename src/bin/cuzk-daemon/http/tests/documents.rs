@@ -23,22 +23,25 @@ fn table(first_column: &str) -> Vec<Vec<String>> {
 /// A job of each kind has been through, one waits, one attempt failed and one proof was wrong: everything has a value.
 pub fn rig_with_everything() -> Rig {
     let mut scenario = scenario();
-    // The one that fails begins with it.
     scenario.devices.swap(0, 2);
     scenario.devices.truncate(2);
-    scenario.devices[0].faults = "delay(1ms)@1,sticky@2.upload,corrupt@4".into();
+    // One failure each: more would take a device out.
+    scenario.devices[0].faults = "sticky@2.upload".into();
+    scenario.devices[1].faults = "corrupt@3".into();
     for circuit in &mut scenario.circuits {
         circuit.witness_s /= 20.0;
         let stages = &mut circuit.stage_ms;
-        for stage in [
+        let all = [
             &mut stages.upload,
+            &mut stages.evaluate,
+            &mut stages.quotient,
             &mut stages.sum_h,
             &mut stages.sum_l,
             &mut stages.sum_a,
+            &mut stages.sum_b_g1,
             &mut stages.sum_b_g2,
-        ] {
-            *stage /= 20.0;
-        }
+        ];
+        all.into_iter().for_each(|stage| *stage /= 20.0);
     }
     let rig = Rig::start(scenario);
     let jobs: Vec<_> = ["porep-32g", "snap-32g", "wpost-32g", "winning-32g"]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -57,7 +58,7 @@ impl Rig {
         engine.wait_ready_blocking().unwrap();
         let ids = engine.status().devices.iter().map(|device| device.id.clone()).collect::<Vec<_>>();
         let state = State::with_sampler(engine.clone(), history, Sampler::fixed(sample(&ids))).unwrap();
-        let (runtime, address) = serve(router(state.clone()));
+        let (runtime, address) = serve(router(state.clone(), Arc::new(|_| true)));
         Self { engine, state, machine, address, _runtime: runtime }
     }
 
@@ -96,7 +97,8 @@ impl Rig {
                 return status;
             }
             assert!(begun.elapsed() < PATIENCE, "waited for {what}: {status:#}");
-            std::thread::yield_now();
+            // A question every so often: nobody tells.
+            std::thread::park_timeout(Duration::from_millis(20));
         }
     }
 }
@@ -132,9 +134,15 @@ impl Answer {
 
 /// One request, one connection.
 pub fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
+    ask_with(address, method, path, "")
+}
+
+/// As [`ask`], with further header lines.
+pub fn ask_with(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n")
+        .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
