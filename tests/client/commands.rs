@@ -119,7 +119,7 @@ fn jobs_are_cancelled_and_what_is_not_there_ends_with_3() {
     assert!(daemon.cuzk(&["jobs"]).expect(0).stdout.contains("job-7"));
 
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
-    let cancelled = daemon.cuzk(&[&["cancel", "--json"], &all[..]].concat()).expect(0).json_lines();
+    let cancelled = daemon.cuzk(&[&["cancel", "--json"][..], &all].concat()).expect(0).json_lines();
     assert_eq!(cancelled.len(), 8);
     assert!(cancelled.iter().all(|line| line["was_running"].is_boolean()), "{cancelled:?}");
     let ended = daemon.cuzk(&["await", "job-7", "--json"]).expect(1).json();

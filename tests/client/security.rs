@@ -76,7 +76,7 @@ fn tls_client_certificate_and_token_are_all_needed_and_do() {
     let daemon = Daemon::start_in(dir, free_address(), &settings, access);
 
     let ask =
-        |args: &[&str]| crate::rig::cuzk(&[&["status", "--json", "--addr", &daemon.addr], args].concat());
+        |args: &[&str]| crate::rig::cuzk(&[&["status", "--json", "--addr", &daemon.addr][..], args].concat());
     let (ca, other_ca) = (ours.path(), other.path());
     let with = |cert: &str, key: &str, token: &str| {
         ask(&["--tls-ca", &ca, "--tls-cert", cert, "--tls-key", key, "--token-file", token])

@@ -346,7 +346,8 @@ mod tests {
             "GPU-0fd2a1bc 1/2",
             "10.0 GiB",
             " 50 %",
-            "and 2 more", "sum-h porep-1000-0[4]",
+            "and 2 more",
+            "sum-h porep-1000-0[4]",
             "winning-post",
             "porep-32g    hot",
         ];
