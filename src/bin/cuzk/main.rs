@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
-use cuzk::config::{Config, LogFormat, LoggingConfig, BACKENDS_BUILT, BACKENDS_NOT_BUILT};
+use cuzk::config::{LogFormat, LoggingConfig, BACKENDS_BUILT, BACKENDS_NOT_BUILT};
 
 use crate::failure::Failure;
 use crate::options::GlobalOptions;
@@ -86,7 +86,7 @@ enum DaemonCommand {
 
 #[cfg(feature = "daemon")]
 impl DaemonCommand {
-    fn run(self, config: &Config, ui: Ui) -> Result<(), Failure> {
+    fn run(self, config: &cuzk::config::Config, ui: Ui) -> Result<(), Failure> {
         use daemon::run;
         match self {
             Self::Status(args) => run::status(&args, config),
