@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::circuits::{porep, snap, window_post, winning_post, WorkKind};
 use crate::error::{RequestError, SynthesisError};
+use crate::groth16::sink::Synthesis;
 use crate::groth16::R1csShape;
 use crate::ids::CircuitId;
 
@@ -439,11 +440,19 @@ impl CircuitSpec {
     /// # Errors
     /// [`SynthesisError::Circuit`] if the library refuses to build it.
     pub fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
+        R1csShape::record_synthesis(self.blank()?)
+    }
+
+    /// The circuit without a witness, for a [`crate::groth16::sink::Sink`] that wants no values.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Circuit`] if the circuit's library refuses.
+    pub fn blank(&self) -> Result<Synthesis<'static>, SynthesisError> {
         match self.kind {
-            ProofKind::PorepSealCommit => porep::record_shape(self),
-            ProofKind::SnapDealsUpdate => snap::record_shape(self.sector_size),
-            ProofKind::WindowPostPartition => window_post::record_shape(self.sector_size),
-            ProofKind::WinningPost => winning_post::record_shape(self.sector_size),
+            ProofKind::PorepSealCommit => porep::blank(self),
+            ProofKind::SnapDealsUpdate => snap::blank(self.sector_size),
+            ProofKind::WindowPostPartition => window_post::blank(self.sector_size),
+            ProofKind::WinningPost => winning_post::blank(self.sector_size),
         }
     }
 }

@@ -14,8 +14,7 @@ use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::drgraph::Graph;
 use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_porep::stacked::{
-    self, generate_replica_id, ChallengeRequirements, Challenges, StackedCircuit, StackedCompound,
-    StackedDrg, TOTAL_PARENTS,
+    self, generate_replica_id, ChallengeRequirements, Challenges, StackedCompound, StackedDrg, TOTAL_PARENTS,
 };
 
 use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
@@ -26,6 +25,7 @@ use crate::circuits::vanilla::{check_path, refuse, with_tree, DataPath, SectorTr
 use crate::circuits::workload::partition_of;
 use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
+use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
@@ -390,10 +390,7 @@ fn parent_labels<Tree: SectorTree>(columns: &Columns<Tree>, layer: usize) -> Vec
 
 impl<Tree: SectorTree> PorepJob<Tree> {
     /// The library's own circuit of a partition.
-    fn library_circuit(
-        &self,
-        partition: PartitionIndex,
-    ) -> Result<StackedCircuit<Tree, Sha256Hasher>, SynthesisError> {
+    fn library_circuit(&self, partition: PartitionIndex) -> Result<Synthesis<'static>, SynthesisError> {
         let proofs = &partition_of(&self.partitions, partition)?.proofs;
         <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
             &self.inputs,
@@ -402,6 +399,7 @@ impl<Tree: SectorTree> PorepJob<Tree> {
             &self.params.vanilla_params,
             Some(partition.0 as usize),
         )
+        .map(synthesis)
         .map_err(refused)
     }
 }
@@ -449,7 +447,7 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
             &self.circuit().to_string(),
             || native::check_porep(&self.params.vanilla_params, &challenges[0].replica.arities()),
             || native::porep::witness(shape.classes(), &commitments, challenges),
-            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
+            || PackedWitness::collect(self.library_circuit(partition)?, shape),
         )
     }
 
@@ -489,12 +487,12 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
     }
 }
 
-/// Records the matrices from the blank circuit. They are the same for every version of a size.
-pub(super) fn record_shape(spec: &CircuitSpec) -> Result<R1csShape, SynthesisError> {
-    with_tree!(spec.sector_size, record_tree_shape(spec))
+/// The blank circuit. It is the same for every version of a size.
+pub(super) fn blank(spec: &CircuitSpec) -> Result<Synthesis<'static>, SynthesisError> {
+    with_tree!(spec.sector_size, blank_tree(spec))
 }
 
-fn record_tree_shape<Tree: SectorTree>(spec: &CircuitSpec) -> Result<R1csShape, SynthesisError> {
+fn blank_tree<Tree: SectorTree>(spec: &CircuitSpec) -> Result<Synthesis<'static>, SynthesisError> {
     let proof = RegisteredProof {
         kind: ProofKind::PorepSealCommit,
         sector_size: spec.sector_size,
@@ -502,9 +500,8 @@ fn record_tree_shape<Tree: SectorTree>(spec: &CircuitSpec) -> Result<R1csShape, 
     };
     let config = config(&proof);
     let params = public_params::<Tree>(&config, spec, usize::from(config.partitions))?;
-    R1csShape::record(<Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(
-        &params.vanilla_params,
-    ))
+    let blank = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(&params.vanilla_params);
+    Ok(synthesis(blank))
 }
 
 pub(super) fn config(proof: &RegisteredProof) -> PoRepConfig {
