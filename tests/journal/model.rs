@@ -45,7 +45,7 @@ impl Model {
                     self.jobs.remove(job);
                     self.results.remove(job);
                 }
-                Op::Probe => {}
+                Op::Probe | Op::TakeInHand { .. } => {}
             }
         }
     }
