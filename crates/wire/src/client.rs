@@ -211,8 +211,8 @@ fn refused(address: &Address, error: &tonic::transport::Error) -> ConnectError {
 
 fn sources<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     fn next<'a>(error: &&'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-        let error: &'a (dyn Error + 'static) = error;
-        error.source()
+        // Without the star it is the reference that is asked, which is an error too, and gives the same one.
+        (*error).source()
     }
     std::iter::successors(Some(error), next)
 }
