@@ -209,7 +209,10 @@ impl OwnDaemon {
         loop {
             match connect(&self.endpoint).await {
                 Ok(client) => {
-                    let target = Target::Daemon { client, address: "a daemon of its own".to_owned() };
+                    let target = Target::Daemon {
+                        client: Box::new(client),
+                        address: "a daemon of its own".to_owned(),
+                    };
                     target.wait_ready().await?;
                     return Ok(target);
                 }

@@ -19,7 +19,7 @@ const READY_LIMIT: Duration = Duration::from_secs(120);
 
 pub enum Target {
     Embedded(Engine),
-    Daemon { client: Client, address: String },
+    Daemon { client: Box<Client>, address: String },
 }
 
 /// A proof, and where its time went.
@@ -56,7 +56,7 @@ impl Target {
         let endpoint = setup.args.daemon.endpoint(&setup.config).map_err(Failure::usage)?;
         let address = endpoint.address.to_string();
         let client = connect(&endpoint).await.map_err(Failure::failed)?;
-        let target = Self::Daemon { client, address };
+        let target = Self::Daemon { client: Box::new(client), address };
         target.wait_ready().await?;
         Ok(target)
     }
@@ -64,7 +64,7 @@ impl Target {
     /// Waits until a device can prove.
     pub async fn wait_ready(&self) -> Result<(), Failure> {
         let Self::Daemon { client, address } = self else { return Ok(()) };
-        let mut client = client.clone();
+        let mut client = Client::clone(client);
         let wait = async {
             loop {
                 let status =
@@ -90,7 +90,7 @@ impl Target {
     pub async fn prove(&self, request_id: String, input: &Input) -> Result<Proved, NoProof> {
         match self {
             Self::Embedded(engine) => embedded(engine, request_id, input).await,
-            Self::Daemon { client, .. } => by_daemon(client.clone(), request_id, input).await,
+            Self::Daemon { client, .. } => by_daemon(Client::clone(client), request_id, input).await,
         }
     }
 
