@@ -44,7 +44,7 @@ use crate::messages::job::{
     BlindingSource, CancelJob, CancelOutcome, JobAccepted, Payload, Priority, ProofRequest, SubmitJob,
 };
 use crate::messages::journal::Durability;
-use crate::messages::lifecycle::Shutdown;
+use crate::messages::lifecycle::{Reconfigure, RuntimeSettings, Shutdown};
 use crate::messages::status::{EngineStatus, Readiness};
 use crate::messages::synthesis::{DecodeRequest, DecodedRequest};
 
@@ -206,6 +206,12 @@ impl Engine {
     /// As [`Engine::cancel`].
     pub fn cancel_blocking(&self, job: JobId) -> Result<CancelOutcome, EngineError> {
         block_on(self.cancel(job))
+    }
+
+    /// Other settings from now on; [`crate::config::Config::runtime_settings`] makes them. Nothing that was let in under the
+    /// former ones is put out. Waits for nothing.
+    pub fn reconfigure(&self, settings: RuntimeSettings) {
+        self.inner.links.reconfigure.do_send(Reconfigure { settings });
     }
 
     /// The engine's state: the last snapshot that was published. Waits for nothing, least of all for proving.

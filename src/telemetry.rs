@@ -29,14 +29,24 @@ pub struct TelemetryGuard {
 }
 
 impl TelemetryGuard {
+    pub fn filter(&self) -> LogFilter {
+        LogFilter(self.filter.clone())
+    }
+}
+
+/// What is let through to the log.
+#[derive(Clone)]
+pub struct LogFilter(reload::Handle<EnvFilter, Registry>);
+
+impl LogFilter {
     /// Another filter from now on.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn set_filter(&self, text: &str) -> Result<(), ConfigError> {
+    pub fn set(&self, text: &str) -> Result<(), ConfigError> {
         let wrong = |what: String| value("logging.level", what);
         let filter = parse_filter(text).map_err(wrong)?;
-        self.filter.reload(filter).map_err(|error| value("logging.level", error.to_string()))
+        self.0.reload(filter).map_err(|error| value("logging.level", error.to_string()))
     }
 }
 

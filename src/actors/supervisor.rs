@@ -37,8 +37,8 @@ use crate::messages::events::EventSink;
 use crate::messages::job::{CancelJob, FindJob, SubmitJob};
 use crate::messages::journal::AttachJob;
 use crate::messages::lifecycle::{
-    ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
-    StopActor, Withdrawal,
+    ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Reconfigure,
+    Shutdown, StopActor, Withdrawal,
 };
 use crate::messages::srs::{EvictCircuit, PreloadCircuit};
 use crate::messages::status::{EngineStatus, StatusBoard};
@@ -68,6 +68,7 @@ pub struct EngineLinks {
     pub evict: Recipient<EvictCircuit>,
     pub attach: Recipient<AttachJob>,
     pub find: Recipient<FindJob>,
+    pub reconfigure: Recipient<Reconfigure>,
     /// Changes when the Synthesizer is rebuilt.
     pub decode: watch::Receiver<Recipient<DecodeRequest>>,
     pub shutdown: Recipient<Shutdown>,
@@ -378,6 +379,7 @@ impl Actor for Supervisor {
             evict: self.scheduler().clone().recipient(),
             attach: self.scheduler().clone().recipient(),
             find: self.scheduler().clone().recipient(),
+            reconfigure: self.scheduler().clone().recipient(),
             decode: decode_reader,
             shutdown: ctx.address().recipient(),
             status,

@@ -57,10 +57,9 @@ impl Connected for Connection {
     }
 }
 
-/// What a listener accepts, until the stream is dropped. The listener is held by a task, which gives it back then: its
-/// socket file goes with it.
+/// What a listener accepts, until the stream is dropped.
 pub fn incoming(
-    listener: Arc<Listener>,
+    listener: Listener,
     places: Arc<Semaphore>,
     beginning: Duration,
 ) -> ReceiverStream<io::Result<Connection>> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cuzk::config::Config;
 use cuzk::engine::Engine;
-use cuzk::telemetry::TelemetryGuard;
+use cuzk::telemetry::LogFilter;
 use tokio::sync::watch;
 
 use crate::args::Args;
@@ -19,7 +19,7 @@ pub struct Daemon {
     args: Args,
     /// What is in use now.
     config: Mutex<Arc<Config>>,
-    telemetry: Option<TelemetryGuard>,
+    filter: LogFilter,
     /// Of callers that come over the network.
     pub tokens: Tokens,
     drain: watch::Sender<Option<DrainRequest>>,
@@ -38,14 +38,14 @@ impl Daemon {
         args: Args,
         config: Arc<Config>,
         tokens: Tokens,
-        telemetry: Option<TelemetryGuard>,
+        filter: LogFilter,
     ) -> Arc<Self> {
         Arc::new(Self {
             engine,
             started: Instant::now(),
             args,
             config: Mutex::new(config),
-            telemetry,
+            filter,
             tokens,
             drain: watch::channel(None).0,
         })
@@ -89,7 +89,10 @@ impl Daemon {
         let new = self.args.load().map_err(|error| error.to_string())?;
         // Held to the end: two reloads at a time would mix.
         let mut current = self.locked();
-        let (next, reloaded) = reload::apply(&current, new, self.telemetry.as_ref(), &self.tokens)?;
+        let has_cpu_device = self.engine.status().devices.iter().any(|device| device.id == "cpu");
+        let settings = new.runtime_settings(has_cpu_device).map_err(|error| error.to_string())?;
+        let (next, reloaded) = reload::apply(&current, new, Some(&self.filter), &self.tokens)?;
+        self.engine.reconfigure(settings);
         *current = Arc::new(next);
         Ok(reloaded)
     }

@@ -140,12 +140,13 @@ impl ProvingEngine for Service {
         let job = self.find(&job_id).await?.ok_or_else(|| unknown_job(&job_id))?;
         let wait = async {
             let job = self.daemon.engine.attach(job).await?;
-            match job {
-                Some(job) => Ok(Some(job.wait().await)),
-                None => Ok(None),
-            }
+            let result = match &job {
+                Some(job) => Some(job.wait().await),
+                None => None,
+            };
+            Ok::<_, EngineError>(result)
         };
-        let waited: Result<_, EngineError> = if timeout_ms == 0 {
+        let waited = if timeout_ms == 0 {
             wait.await
         } else {
             match tokio::time::timeout(Duration::from_millis(timeout_ms), wait).await {

@@ -18,6 +18,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
+use crate::connection::Peer;
 use crate::daemon::Daemon;
 
 /// The limits, and what is used of them.
@@ -178,6 +179,8 @@ impl Guard {
         if self.needs_token && !is_health {
             let given = request.headers().get(http::header::AUTHORIZATION).map(|value| value.as_bytes());
             if !self.daemon.tokens.allow(given) {
+                let peer = request.extensions().get::<Peer>().map_or("unknown", |Peer(peer)| peer.as_str());
+                tracing::warn!(peer, "a call without a token that is known is refused");
                 return Err(Status::unauthenticated(
                     "a bearer token is needed, and this is none of those known",
                 ));

@@ -15,7 +15,7 @@ use cuzk::engine::Engine;
 use cuzk::journal::JournalConfig;
 use cuzk::messages::events::EventSink;
 use cuzk::telemetry::event_log::EventLog;
-use cuzk::telemetry::TelemetryGuard;
+use cuzk::telemetry::LogFilter;
 use sd_notify::NotifyState;
 use signal_hook::iterator::Signals;
 use tokio::sync::{watch, Semaphore};
@@ -25,7 +25,7 @@ use crate::args::Args;
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::guard::Limits;
-use crate::listen::{self, Listener};
+use crate::listen::{self, Listener, SocketFile};
 use crate::security::{self, Tokens};
 use crate::{http, notify, serve, signals};
 
@@ -54,20 +54,17 @@ pub fn check(config: &Config) -> Result<Vec<Vec<u8>>, Failure> {
 ///
 /// # Errors
 /// Why it ended otherwise than asked.
-pub async fn run(
-    args: Args,
-    config: Config,
-    telemetry: TelemetryGuard,
-    signals: Signals,
-) -> Result<(), Failure> {
+pub async fn run(args: Args, config: Config, filter: LogFilter, signals: Signals) -> Result<(), Failure> {
     config.warnings.iter().for_each(|warning| tracing::warn!("configuration: {warning}"));
     let tokens = Tokens::default();
     tokens.replace(check(&config)?);
     let config = Arc::new(config);
-    let listeners = listen::open(&config.daemon).await?;
+    let mut listeners = listen::open(&config.daemon).await?;
+    // Removed when this function ends, however it does.
+    let _files: Vec<SocketFile> = listeners.iter_mut().filter_map(Listener::take_file).collect();
     let status_listener = http_listener(&config).await?;
 
-    let (daemon, history, _event_log) = start(args, Arc::clone(&config), tokens, telemetry)?;
+    let (daemon, history, _event_log) = start(args, Arc::clone(&config), tokens, filter)?;
     signals::serve(signals, Arc::clone(&daemon))?;
     let state = http::State::start(daemon.engine.clone(), history, config.params_dir())
         .map_err(|error| Failure::failed(format!("no thread for HTTP: {error}")))?;
@@ -111,7 +108,7 @@ fn start(
     args: Args,
     config: Arc<Config>,
     tokens: Tokens,
-    telemetry: TelemetryGuard,
+    filter: LogFilter,
 ) -> Result<(Arc<Daemon>, http::History, Option<EventLog>), Failure> {
     let mut engine_config = config.engine_config()?;
     engine_config.journal = match config.daemon_journal() {
@@ -130,7 +127,7 @@ fn start(
     };
     engine_config.events = log_sink.with(history.consumer());
     let engine = Engine::start(engine_config)?;
-    Ok((Daemon::new(engine, args, config, tokens, Some(telemetry)), history, event_log))
+    Ok((Daemon::new(engine, args, config, tokens, filter), history, event_log))
 }
 
 fn say_listening(listener: &Listener) {

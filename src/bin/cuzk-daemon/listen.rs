@@ -22,6 +22,14 @@ pub enum Listener {
 }
 
 impl Listener {
+    /// Our socket file, if there is one, for whoever knows when it is to go.
+    pub fn take_file(&mut self) -> Option<SocketFile> {
+        match self {
+            Self::Unix { file, .. } => file.take(),
+            Self::Tcp { .. } => None,
+        }
+    }
+
     /// As a client would write it.
     pub fn address(&self) -> String {
         match self {

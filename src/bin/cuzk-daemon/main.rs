@@ -11,6 +11,8 @@ mod http;
 mod life;
 mod listen;
 mod notify;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod reload;
 mod security;
 mod serve;
@@ -52,8 +54,18 @@ fn run(args: Args, config: Config) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("no threads: {error}")))?;
-    let telemetry = cuzk::telemetry::init(&config.logging)?;
-    let ended = runtime.block_on(life::run(args, config, telemetry, signals));
+    #[cfg(feature = "otlp")]
+    let (_collector, extra) = match config.telemetry.otlp_endpoint.as_str() {
+        "" => (None, None),
+        endpoint => {
+            let _runtime = runtime.enter();
+            otlp::Collector::start(endpoint).map(|(collector, layer)| (Some(collector), Some(layer)))?
+        }
+    };
+    #[cfg(not(feature = "otlp"))]
+    let extra = None;
+    let telemetry = cuzk::telemetry::init_with(&config.logging, extra)?;
+    let ended = runtime.block_on(life::run(args, config, telemetry.filter(), signals));
     // A caller that holds a connection open does not hold the process.
     runtime.shutdown_background();
     ended

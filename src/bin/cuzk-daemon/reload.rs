@@ -1,7 +1,7 @@
 //! What of a new configuration counts at once, and what after a restart.
 
 use cuzk::config::Config;
-use cuzk::telemetry::TelemetryGuard;
+use cuzk::telemetry::LogFilter;
 use toml::{Table, Value};
 
 use crate::security::Tokens;
@@ -14,8 +14,21 @@ pub struct Reloaded {
 }
 
 /// Keys that are looked at whenever they are needed, or are handed to whoever uses them below.
-const APPLIED: [&str; 4] =
-    ["logging.level", "daemon.token_file", "daemon.drain_limit_s", "daemon.max_calls_per_s"];
+const APPLIED: [&str; 12] = [
+    "logging.level",
+    "daemon.token_file",
+    "daemon.drain_limit_s",
+    "daemon.max_calls_per_s",
+    // Those of `Config::runtime_settings`.
+    "scheduler.max_queued_jobs",
+    "scheduler.max_attempts",
+    "scheduler.retained_results",
+    "scheduler.affinity_limit_s",
+    "scheduler.batch_partitions",
+    "scheduler.batch_limit_s",
+    "srs.idle_limit_s",
+    "memory.budget",
+];
 
 /// The configuration that is in use after this, and what changed. The token file is read again even if its name is the same.
 ///
@@ -24,7 +37,7 @@ const APPLIED: [&str; 4] =
 pub fn apply(
     current: &Config,
     new: Config,
-    telemetry: Option<&TelemetryGuard>,
+    filter: Option<&LogFilter>,
     tokens: &Tokens,
 ) -> Result<(Config, Reloaded), String> {
     let mut reloaded = Reloaded::default();
@@ -36,8 +49,8 @@ pub fn apply(
         }
     }
     let renewed = tokens.read(&new.daemon.token_file).map_err(|error| error.to_string())?;
-    if let Some(telemetry) = telemetry {
-        telemetry.set_filter(&new.logging.level).map_err(|error| error.to_string())?;
+    if let Some(filter) = filter {
+        filter.set(&new.logging.level).map_err(|error| error.to_string())?;
     }
     if tokens.replace(renewed) && !reloaded.applied.iter().any(|key| key == "daemon.token_file") {
         reloaded.applied.push("daemon.token_file (its content)".to_owned());
@@ -47,6 +60,10 @@ pub fn apply(
     next.daemon.token_file = new.daemon.token_file;
     next.daemon.drain_limit_s = new.daemon.drain_limit_s;
     next.daemon.max_calls_per_s = new.daemon.max_calls_per_s;
+    let aging_step_s = current.scheduler.aging_step_s;
+    next.scheduler = cuzk::config::SchedulerConfig { aging_step_s, ..new.scheduler };
+    next.srs.idle_limit_s = new.srs.idle_limit_s;
+    next.memory = new.memory;
     next.warnings = new.warnings;
     Ok((next, reloaded))
 }
@@ -79,11 +96,19 @@ mod tests {
         new.logging.level = "debug".to_owned();
         new.daemon.drain_limit_s = 7;
         new.memory.budget = "2GiB".parse().unwrap();
+        new.gpus.quarantine_s = 5;
+        new.scheduler.aging_step_s = 5;
+        new.scheduler.max_queued_jobs = 5;
+        let new_memory = new.memory.clone();
         let (next, reloaded) = apply(&old, new, None, &Tokens::default()).unwrap();
-        assert_eq!(reloaded.applied, ["daemon.drain_limit_s", "logging.level"]);
-        assert_eq!(reloaded.needs_restart, ["memory.budget"]);
+        assert_eq!(
+            reloaded.applied,
+            ["daemon.drain_limit_s", "logging.level", "memory.budget", "scheduler.max_queued_jobs"]
+        );
+        assert_eq!(reloaded.needs_restart, ["gpus.quarantine_s", "scheduler.aging_step_s"]);
         assert_eq!((next.daemon.drain_limit_s, next.logging.level.as_str()), (7, "debug"));
         // What needs a restart is still said the next time.
-        assert_eq!(next.memory, old.memory);
+        assert_eq!((next.gpus, next.scheduler.aging_step_s), (old.gpus, old.scheduler.aging_step_s));
+        assert_eq!((next.memory, next.scheduler.max_queued_jobs), (new_memory, 5));
     }
 }

@@ -46,7 +46,9 @@ pub fn grpc(
     let address = listener.address();
     let mut server = Server::builder();
     if let Some(tls) = security::tls(&config.daemon)?.filter(|_| !is_local_file) {
-        let refuse = |error| Failure::config(format!("daemon.tls_cert: {}", with_sources(&error)));
+        let refuse = |error: tonic::transport::Error| {
+            Failure::config(format!("daemon.tls_cert: {}", with_sources(&error)))
+        };
         server = server.tls_config(tls).map_err(refuse)?;
     }
     let guard = Guard { daemon: Arc::clone(daemon), limits: Arc::clone(limits), needs_token: !is_local_file };
@@ -60,7 +62,7 @@ pub fn grpc(
         .layer(guard);
     let routes = routes(daemon, state)?;
     let beginning = Duration::from_secs(config.daemon.slow_client_limit_s);
-    let incoming = incoming(Arc::new(listener), Arc::clone(places), beginning);
+    let incoming = incoming(listener, Arc::clone(places), beginning);
     Ok(async move {
         let served = server.add_routes(routes).serve_with_incoming_shutdown(incoming, stop).await;
         served.map_err(|error| Failure::failed(format!("{address}: {}", with_sources(&error))))
@@ -76,7 +78,7 @@ fn routes(daemon: &Arc<Daemon>, state: &http::State) -> Result<Routes, Failure> 
             .register_encoded_file_descriptor_set(CONTRACT)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let refuse = |error| Failure::failed(format!("reflection: {error}"));
+    let refuse = |error: tonic_reflection::server::Error| Failure::failed(format!("reflection: {error}"));
     let (reporter, health) = tonic_health::server::health_reporter();
     tokio::spawn(keep_health(Arc::clone(daemon), reporter));
     let mut routes = Routes::new(engine);
