@@ -91,16 +91,18 @@ fn note_leftovers(dir: &Path, ui: Ui) {
 }
 
 /// What is under a circuit's file name.
-struct Found {
-    spec: CircuitSpec,
-    path: PathBuf,
+pub struct Found {
+    pub spec: CircuitSpec,
+    pub path: PathBuf,
     /// `None`: not there.
-    bytes: Option<u64>,
-    state: &'static str,
-    has_vk: bool,
+    pub bytes: Option<u64>,
+    /// `present`, `missing`, or what is wrong with it.
+    pub state: &'static str,
+    pub has_vk: bool,
 }
 
-fn find(dir: &Path) -> Result<Vec<Found>, Failure> {
+/// What is under the names of every known circuit; headers are read, and no more.
+pub fn find(dir: &Path) -> Result<Vec<Found>, Failure> {
     files::check_enterable(dir)?;
     let look = |spec: CircuitSpec| {
         let path = dir.join(spec.params_file());
