@@ -1,6 +1,8 @@
 //! Fetching parameter files from servers that cut, stall, lie, redirect and refuse, and processes that are killed at it.
 #![cfg(feature = "fetch")]
 
+#[path = "params_fetch/entrypoint.rs"]
+mod entrypoint;
 #[path = "params_fetch/program.rs"]
 mod program;
 #[path = "params_fetch/server.rs"]

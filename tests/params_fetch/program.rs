@@ -14,14 +14,14 @@ use crate::server::Server;
 use crate::{content, manifest, spec};
 
 /// A folder with a manifest, an empty folder for parameters and a server that has the files.
-struct Place {
-    root: TempDir,
+pub struct Place {
+    pub root: TempDir,
     params: Vec<u8>,
     vk: Vec<u8>,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let place =
             Self { root: tempfile::tempdir().unwrap(), params: content(3_000_000, 3), vk: content(3000, 4) };
         fs::write(place.root.path().join("manifest.json"), manifest(&place.params, &place.vk)).unwrap();
@@ -46,7 +46,7 @@ impl Place {
         command
     }
 
-    fn dir(&self) -> std::path::PathBuf {
+    pub fn dir(&self) -> std::path::PathBuf {
         self.root.path().join("params")
     }
 
@@ -54,7 +54,7 @@ impl Place {
         self.command(more).output().unwrap()
     }
 
-    fn server(&self) -> Server {
+    pub fn server(&self) -> Server {
         let (params, vk) = (self.params.clone(), self.vk.clone());
         Server::start(move |_, request| {
             request.serve(if request.path.contains("QmVk") || request.path.ends_with(".vk") {
@@ -66,7 +66,7 @@ impl Place {
     }
 
     /// Gives the verifying key, and the first third of the parameters to whoever asks for them whole.
-    fn stalling_server(&self) -> Server {
+    pub fn stalling_server(&self) -> Server {
         let (params, vk) = (self.params.clone(), self.vk.clone());
         Server::start(move |_, request| match request.range {
             _ if request.path.ends_with("QmVk") => request.serve(&vk),
@@ -91,7 +91,7 @@ impl Place {
     }
 
     #[track_caller]
-    fn assert_whole(&self) {
+    pub fn assert_whole(&self) {
         assert!(fs::read(self.dir().join(spec().params_file())).unwrap() == self.params);
         assert!(fs::read(self.dir().join(spec().vk_file())).unwrap() == self.vk);
         assert_eq!(fs::read_dir(self.dir()).unwrap().count(), 2);
@@ -99,7 +99,7 @@ impl Place {
 }
 
 #[track_caller]
-fn expect(output: &Output, code: i32) -> (String, String) {
+pub fn expect(output: &Output, code: i32) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "stdout: {stdout}\nstderr: {stderr}");

@@ -14,7 +14,6 @@ pub struct Server {
 
 /// One request, and the connection to answer on.
 pub struct Request {
-    pub method: String,
     pub path: String,
     /// First byte of the range that is asked for.
     pub range: Option<usize>,
@@ -72,8 +71,7 @@ impl Request {
     fn read(stream: TcpStream, stalled: Arc<Mutex<Vec<TcpStream>>>) -> Option<Self> {
         let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
         let first = lines.next()?.ok()?;
-        let mut words = first.split(' ');
-        let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let path = first.split(' ').nth(1)?.to_owned();
         let mut range = None;
         for line in lines {
             let line = line.ok()?.to_ascii_lowercase();
@@ -84,7 +82,7 @@ impl Request {
                 range = value.trim_end_matches('-').parse().ok();
             }
         }
-        Some(Self { method, path, range, stream, stalled })
+        Some(Self { path, range, stream, stalled })
     }
 
     fn send(&self, head: &str, body: &[u8]) {

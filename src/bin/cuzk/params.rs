@@ -74,7 +74,7 @@ pub fn run(args: &ParamsArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
             Maker::new(&dir, args.force, ui, &interrupts).make_all(&specs)
         }
         ParamsCommand::List(args) => list(&args.params.dir(config), args.json, ui),
-        ParamsCommand::Check(args) => check::run(args, &args.params.dir(config), ui),
+        ParamsCommand::Check(args) => check::run(args, config, ui),
     }
 }
 

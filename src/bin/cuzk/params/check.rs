@@ -10,6 +10,7 @@ use std::sync::Mutex;
 
 use clap::Args;
 use cuzk::circuits::CircuitSpec;
+use cuzk::config::Config;
 use cuzk::error::{ParamsError, SrsError};
 use cuzk::groth16::srs_file::{read_srs, read_vk, ReadOptions};
 use cuzk::params::{digest_file, name_of_partial, FileDigests, Manifest};
@@ -43,7 +44,8 @@ pub struct CheckArgs {
     json: bool,
 }
 
-pub fn run(args: &CheckArgs, dir: &Path, ui: Ui) -> Result<(), Failure> {
+pub fn run(args: &CheckArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
+    let dir = &args.params.dir(config);
     let found = find(dir)?;
     if !args.json {
         note_leftovers(dir, ui);
