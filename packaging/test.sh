@@ -71,6 +71,7 @@ say "upgrade keeps an edited configuration"
 echo '# edited' >>"$work/root/etc/cuzk/cuzk.toml"
 inside dpkg -i --force-confdef --force-confold "/tmp/$(basename "$newer")"
 grep -q '# edited' "$work/root/etc/cuzk/cuzk.toml" || fail "the edit is gone"
+# shellcheck disable=SC2016 # dpkg-query's own variable
 [[ $(inside dpkg-query -W -f '${Version}' cuzk) == *+1 ]] || fail "the version is the old one"
 
 say "remove keeps configuration and state, purge does not"
