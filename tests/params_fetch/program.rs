@@ -78,7 +78,7 @@ impl Place {
     /// Starts a fetch, and returns once a third has been written.
     fn begun(&self, server: &Server) -> Child {
         let child = self
-            .command(&["--gateway", &server.url()])
+            .command(&["--gateway", &server.url(), "--parallel", "1"])
             .stderr(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use super::finding::Finding;
 use super::root::Root;
 
-/// Where callers look for a daemon.
-const SOCKET: &str = "/run/curio/cuzk.sock";
+/// Where callers look for a daemon, and where the packaged service has it.
+const SOCKETS: [&str; 2] = ["/run/curio/cuzk.sock", "/run/cuzk/cuzk.sock"];
 /// Where a daemon has its metrics and its page.
 const STATUS_PORT: u16 = 9821;
 
@@ -18,11 +18,10 @@ pub fn check(root: &Root) -> Vec<Finding> {
 
 fn socket(root: &Root) -> (Finding, bool) {
     let name = "daemon socket";
-    let path = root.join(SOCKET);
-    if !path.exists() {
-        let what = format!("{SOCKET}: no daemon is there");
+    let Some(path) = SOCKETS.map(|socket| root.join(socket)).into_iter().find(|path| path.exists()) else {
+        let what = format!("{}: no daemon is there", SOCKETS.join(", "));
         return (Finding::fine(name, what), false);
-    }
+    };
     let shown = path.display();
     match UnixStream::connect(&path) {
         Ok(_) => (Finding::fine(name, format!("{shown}: one answers")), true),
