@@ -53,7 +53,7 @@ pub fn run(args: &DoctorArgs, config: Result<Config, ConfigError>) -> Result<(),
     findings.extend(gpu_findings);
     findings.extend(folders::check(&config, &params_dir));
     findings.extend(circuits::check(&root, &config, &params_dir, &gpus));
-    findings.extend(daemon::check(&root));
+    findings.extend(daemon::check(&root, &config));
     print(args, &findings)
 }
 

@@ -3,24 +3,31 @@
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 
+use cuzk::config::{Config, ListenAddress};
+
 use super::finding::Finding;
 use super::root::Root;
 
-/// Where callers look for a daemon, and where the packaged service has it.
-const SOCKETS: [&str; 2] = ["/run/curio/cuzk.sock", "/run/cuzk/cuzk.sock"];
-/// Where a daemon has its metrics and its page.
-const STATUS_PORT: u16 = 9821;
+/// Where the packaged service has its socket, whatever the configuration says.
+const SERVICE_SOCKET: &str = "/run/cuzk/cuzk.sock";
 
-pub fn check(root: &Root) -> Vec<Finding> {
-    let (socket, is_alive) = socket(root);
-    vec![socket, port(root, is_alive)]
+pub fn check(root: &Root, config: &Config) -> Vec<Finding> {
+    let (socket, is_alive) = socket(root, config);
+    let port = config.daemon.status_listen.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let mut findings = vec![socket];
+    findings.extend(port.map(|port| self::port(root, port, is_alive)));
+    findings
 }
 
-fn socket(root: &Root) -> (Finding, bool) {
+fn socket(root: &Root, config: &Config) -> (Finding, bool) {
     let name = "daemon socket";
-    let Some(path) = SOCKETS.map(|socket| root.join(socket)).into_iter().find(|path| path.exists()) else {
-        let what = format!("{}: no daemon is there", SOCKETS.join(", "));
-        return (Finding::fine(name, what), false);
+    let configured = config.daemon.listen.0.iter().filter_map(|address| match address {
+        ListenAddress::Unix(path) => path.to_str(),
+        ListenAddress::Tcp(_) => None,
+    });
+    let paths: Vec<&str> = configured.chain([SERVICE_SOCKET]).collect();
+    let Some(path) = paths.iter().map(|path| root.join(path)).find(|path| path.exists()) else {
+        return (Finding::fine(name, format!("{}: no daemon is there", paths.join(", "))), false);
     };
     let shown = path.display();
     match UnixStream::connect(&path) {
@@ -30,26 +37,25 @@ fn socket(root: &Root) -> (Finding, bool) {
             (Finding::warn(name, format!("{shown}: this user may not speak to it"), advice), true)
         }
         Err(error) => {
-            let advice =
-                "nobody listens at it: start the daemon (systemctl start cuzk-daemon), which replaces it";
+            let advice = "nobody listens at it: start the daemon (systemctl start cuzk-daemon), which replaces it";
             (Finding::warn(name, format!("{shown}: {error}"), advice), false)
         }
     }
 }
 
-fn port(root: &Root, has_daemon: bool) -> Finding {
+fn port(root: &Root, port: u16, has_daemon: bool) -> Finding {
     let name = "daemon port";
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| root.read(table));
     if tables.iter().all(Option::is_none) {
-        return Finding::fine(name, format!("{STATUS_PORT}: cannot be told without /proc"));
+        return Finding::fine(name, format!("{port}: cannot be told without /proc"));
     }
-    let is_taken = tables.iter().flatten().any(|table| is_listening(table, STATUS_PORT));
+    let is_taken = tables.iter().flatten().any(|table| is_listening(table, port));
     match (is_taken, has_daemon) {
-        (false, _) => Finding::fine(name, format!("{STATUS_PORT}: free")),
-        (true, true) => Finding::fine(name, format!("{STATUS_PORT}: taken, as by a daemon")),
+        (false, _) => Finding::fine(name, format!("{port}: free")),
+        (true, true) => Finding::fine(name, format!("{port}: taken, as by a daemon")),
         (true, false) => {
             let advice = "if that is no daemon, give the daemon another one: [daemon] status_listen";
-            Finding::warn(name, format!("{STATUS_PORT}: taken, and no daemon is at the socket"), advice)
+            Finding::warn(name, format!("{port}: taken, and no daemon is at the socket"), advice)
         }
     }
 }
