@@ -13,6 +13,7 @@ impl Root {
     }
 
     /// This machine's own, so that what is not in files may be asked as well.
+    #[cfg(feature = "cuda")]
     pub fn is_real(&self) -> bool {
         self.path == Path::new("/")
     }
