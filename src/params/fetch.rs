@@ -183,7 +183,7 @@ impl OneFile<'_> {
         if let Some(present) = self.present()? {
             return Ok(present);
         }
-        let digesting = |done| self.report(Phase::Digesting, done);
+        let digesting = |done| self.report_digesting(done, self.wanted.expected_bytes);
         let dir = &self.options.dir;
         let Some(partial) = PartialFile::open(dir, &self.wanted.file, &digesting)? else {
             // The process that held the lock finished the file.
@@ -202,9 +202,10 @@ impl OneFile<'_> {
             return Ok(None);
         }
         let needs = self.wanted.file.digest;
+        let num_bytes = std::fs::metadata(&path).map_err(refused)?.len();
         let is_verified = self.options.verified.as_ref().is_some_and(|verified| verified.has(&path, needs));
         if !is_verified {
-            let digests = digest_file(&path, &|done| self.report(Phase::Digesting, done))?;
+            let digests = digest_file(&path, &|done| self.report_digesting(done, Some(num_bytes)))?;
             if digests.published != needs {
                 if self.options.replace_wrong {
                     return Ok(None);
@@ -214,7 +215,6 @@ impl OneFile<'_> {
             }
             self.remember(&path);
         }
-        let num_bytes = std::fs::metadata(&path).map_err(refused)?.len();
         Ok(Some(Fetched { path, num_bytes, fetched_bytes: 0, resumed_bytes: 0, mirror: None }))
     }
 
@@ -229,9 +229,9 @@ impl OneFile<'_> {
         }
     }
 
-    /// Reports progress; whether to go on.
-    fn report(&self, phase: Phase, done: u64) -> bool {
-        self.watcher.progress(self.index, phase, done, self.wanted.expected_bytes);
+    /// Reports how much of what is there was read; whether to go on.
+    fn report_digesting(&self, done: u64, total: Option<u64>) -> bool {
+        self.watcher.progress(self.index, Phase::Digesting, done, total);
         !self.stop.is_wanted()
     }
 }

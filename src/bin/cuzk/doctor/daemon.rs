@@ -37,7 +37,8 @@ fn socket(root: &Root, config: &Config) -> (Finding, bool) {
             (Finding::warn(name, format!("{shown}: this user may not speak to it"), advice), true)
         }
         Err(error) => {
-            let advice = "nobody listens at it: start the daemon (systemctl start cuzk-daemon), which replaces it";
+            let advice =
+                "nobody listens at it: start the daemon (systemctl start cuzk-daemon), which replaces it";
             (Finding::warn(name, format!("{shown}: {error}"), advice), false)
         }
     }

@@ -88,7 +88,7 @@ impl FetchBoard {
 }
 
 impl Lines {
-    /// The line that is due, if one is: `12 % of 76.2 GiB, 120.0 MiB/s, eta 9 min 30 s`.
+    /// The line that is due, if one is: `12 % of 76.2 GiB, 120.0 MiB/s, eta 9 min 30 s`; without a rate while nothing comes.
     fn line(&mut self, now: Instant) -> Option<String> {
         if now < self.next {
             return None;
@@ -126,7 +126,8 @@ impl Watcher for FetchBoard {
         let line = lines.line(Instant::now());
         drop(lines);
         if let Some(line) = line {
-            self.note(&format!("fetching: {line}"));
+            let what = if phase == Phase::Digesting { "checking what is there" } else { "fetching" };
+            self.note(&format!("{what}: {line}"));
         }
     }
 
@@ -158,6 +159,6 @@ mod tests {
         let line = lines.line(start + Duration::from_secs(5)).unwrap();
         assert_eq!(line, "30 % of 200.0 MiB, 10.0 MiB/s, eta 14.0 s");
         let stalled = lines.line(start + Duration::from_secs(10)).unwrap();
-        assert_eq!(stalled, "30 % of 200.0 MiB, 0 B/s");
+        assert_eq!(stalled, "30 % of 200.0 MiB");
     }
 }
