@@ -4,6 +4,7 @@ mod check_config;
 mod circuits;
 mod demo;
 mod devices;
+mod doctor;
 mod failure;
 mod files;
 mod input;
@@ -49,6 +50,7 @@ enum Command {
     Circuits(circuits::CircuitsArgs),
     Params(params::ParamsArgs),
     Plan(plan::PlanArgs),
+    Doctor(doctor::DoctorArgs),
     CheckConfig(check_config::CheckConfigArgs),
 }
 
@@ -73,9 +75,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return not_run(&error),
     };
-    let config = match cli.global.config() {
-        Ok(config) => config,
-        Err(error) => return fail_early(&options::early_logging(), &Failure::from(error)),
+    let config = match (cli.global.config(), &cli.command) {
+        (Ok(config), _) => config,
+        // It has things to say of a machine whose configuration is wrong, that for one.
+        (Err(error), Command::Doctor(args)) => return ended(doctor::run(args, Err(error))),
+        (Err(error), _) => return fail_early(&options::early_logging(), &Failure::from(error)),
     };
     // Dropped last, after every message: what is still buffered is written then.
     let (_telemetry, ui) = match cuzk::telemetry::init(&options::logging(&config)) {
@@ -94,11 +98,20 @@ fn main() -> ExitCode {
         Command::Circuits(args) => circuits::run(&args),
         Command::Params(args) => params::run(&args, &config, ui),
         Command::Plan(args) => plan::run(&args),
+        Command::Doctor(args) => doctor::run(&args, Ok(config)),
         Command::CheckConfig(args) => check_config::run(&args, &config),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ui.fail(&failure),
+    }
+}
+
+/// The exit code of a command that ran without logs.
+fn ended(done: Result<(), Failure>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail_early(&options::early_logging(), &failure),
     }
 }
 
