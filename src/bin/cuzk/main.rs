@@ -10,6 +10,7 @@ mod daemon;
 mod daemon_args;
 mod demo;
 mod devices;
+mod doctor;
 mod failure;
 mod files;
 mod input;
@@ -58,6 +59,7 @@ enum Command {
     Circuits(circuits::CircuitsArgs),
     Params(params::ParamsArgs),
     Plan(plan::PlanArgs),
+    Doctor(doctor::DoctorArgs),
     CheckConfig(check_config::CheckConfigArgs),
     #[cfg(feature = "daemon")]
     #[command(flatten)]
@@ -124,9 +126,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return not_run(&error),
     };
-    let config = match cli.global.config() {
-        Ok(config) => config,
-        Err(error) => return fail_early(&options::early_logging(), &Failure::from(error)),
+    let config = match (cli.global.config(), &cli.command) {
+        (Ok(config), _) => config,
+        // It has things to say of a machine whose configuration is wrong, that for one.
+        (Err(error), Command::Doctor(args)) => return ended(doctor::run(args, Err(error))),
+        (Err(error), _) => return fail_early(&options::early_logging(), &Failure::from(error)),
     };
     // Dropped last, after every message: what is still buffered is written then.
     let (_telemetry, ui) = match cuzk::telemetry::init(&options::logging(&config)) {
@@ -145,6 +149,7 @@ fn main() -> ExitCode {
         Command::Circuits(args) => circuits::run(&args),
         Command::Params(args) => params::run(&args, &config, ui),
         Command::Plan(args) => plan::run(&args),
+        Command::Doctor(args) => doctor::run(&args, Ok(config)),
         Command::CheckConfig(args) => check_config::run(&args, &config),
         #[cfg(feature = "daemon")]
         Command::Daemon(command) => command.run(&config, ui),
@@ -165,6 +170,14 @@ fn programs() -> Vec<clap::Command> {
     use clap::CommandFactory;
     // A page's header has room for one line.
     vec![Cli::command().version(env!("CARGO_PKG_VERSION")), daemon_args::Args::command()]
+}
+
+/// The exit code of a command that ran without logs.
+fn ended(done: Result<(), Failure>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail_early(&options::early_logging(), &failure),
+    }
 }
 
 /// Ends before logs are set up as configured: the failure is said on standard error, in the configured format.
