@@ -32,7 +32,8 @@ fn take<'a>(data: &mut &'a [u8]) -> &'a [u8] {
 
 fn journal_of(mut data: &[u8]) -> MemoryDisk {
     let disk = MemoryDisk::default();
-    let database = Database::builder().create_with_backend(disk.clone()).expect("memory takes a new database");
+    let database =
+        Database::builder().create_with_backend(disk.clone()).expect("memory takes a new database");
     let transaction = database.begin_write().expect("it is new");
     let mut meta = transaction.open_table(META).expect("it is new");
     for (key, value) in [("version", u64::from(VERSION)), ("next_job", 2)] {
