@@ -5,9 +5,12 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// Path, and first byte of the range, of each request.
+type Heard = Arc<Mutex<Vec<(String, Option<usize>)>>>;
+
 pub struct Server {
     address: SocketAddr,
-    requests: Arc<Mutex<Vec<(String, Option<usize>)>>>,
+    requests: Heard,
     /// Kept open until the server is dropped.
     stalled: Arc<Mutex<Vec<TcpStream>>>,
 }
@@ -26,7 +29,7 @@ impl Server {
     pub fn start(answer: impl Fn(usize, &Request) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let requests = Arc::new(Mutex::new(Vec::new()));
+        let requests = Heard::default();
         let stalled = Arc::new(Mutex::new(Vec::new()));
         let (heard, held) = (Arc::clone(&requests), Arc::clone(&stalled));
         let (answer, count) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
