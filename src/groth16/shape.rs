@@ -14,6 +14,7 @@ mod builder;
 mod classify;
 mod digest;
 mod evaluate;
+mod image;
 mod patterns;
 mod rows;
 
@@ -27,6 +28,7 @@ use rayon::prelude::*;
 
 pub(super) use builder::{RowsBuilder, TaggedRow, MAX_ROWS};
 pub use evaluate::Matrix;
+pub use image::{ImageLayout, Table, TILE_ROWS};
 use evaluate::SmallCoefficients;
 #[cfg(test)]
 pub(super) use patterns::INPUT;
