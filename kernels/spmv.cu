@@ -8,9 +8,10 @@
 //   spmv_rows     0.06 GB of shape read, 8.34 GB written: 1.8 ms. Beside them for each term 6 bytes of pattern, its
 //                 coefficient and a bit, 4 gathers of a sector of 32 bytes, most of them L1 hits: at most 56 GB out
 //                 of L2, 10 ms. One multiplication by R^2 for the warps of A in which a value is not 0 or 1, 130 M at
-//                 most: 2.2 ms. The chain of a tile (place, run, id, pattern, scan, entries, bits, some 5000 cycles) is
-//                 hidden by the eight tiles of a multiprocessor: 510 K tiles / (132 x 8) x 5000 / 1.8 GHz = 1.4 ms.
-//                 Between 6 and 14 ms, where the host needs seconds of all its cores and 8.3 GB over PCIe.
+//                 most: 2.2 ms. The chain of a tile (place, run, id, pattern, scan, entries, bits, some 5000 cycles for each
+//                 matrix at most) overlaps with those of the other tiles of a multiprocessor, three at a time:
+//                 510 K tiles / (132 x 3) x 10000 / 1.8 GHz = 7 ms if nothing else were hidden. Between 7 and 16 ms,
+//                 where the host needs seconds of all its cores and 8.3 GB over PCIe.
 //   spmv_check    of one tile in 16: 1/16 of the same for C, and of 8.34 GB read: 0.5 ms
 #include "math/spmv.cuh"
 
@@ -53,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256)
 // for zero. The shape's tables as R1csShape::fill_image makes them, which has checked every index against its table;
 // values [num_inputs + the number of aux variables], bits a word for 64 of these. A block of SPMV_TILE threads per tile.
 // Equals R1csShape::evaluate.
-extern "C" __global__ void __launch_bounds__(SPMV_TILE, 4)
+extern "C" __global__ void __launch_bounds__(SPMV_TILE, 3)
     spmv_rows(CUZK_SHAPE_ARGUMENTS, Fr *a, Fr *b)
 {
     __shared__ uint2 totals[SPMV_WARPS];
@@ -84,7 +85,7 @@ static CUZK_HD uint32_t drawn_tile(uint32_t group, uint32_t every, uint64_t seed
 // Whether a b = C w in one tile of every `every`: the first row where it is not is put into first_bad [1], which is
 // 0xffffffff before. a, b as spmv_rows has made them. A block per group of `every` tiles; where the last group's draw is
 // beyond the last tile, the last tile.
-extern "C" __global__ void __launch_bounds__(SPMV_TILE, 4)
+extern "C" __global__ void __launch_bounds__(SPMV_TILE, 3)
     spmv_check(CUZK_SHAPE_ARGUMENTS, const Fr *a, const Fr *b, uint32_t every, uint64_t seed, uint32_t *first_bad)
 {
     __shared__ uint2 totals[SPMV_WARPS];

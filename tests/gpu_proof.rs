@@ -12,6 +12,7 @@ use blstrs::Scalar;
 use common::device::{DeviceRig, Fact};
 use common::on_arbiter;
 use common::synthetic::{Synthetic, Values, ALL_VALUES};
+use crossbeam_channel::Receiver;
 use cuzk::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
 use cuzk::backend::{
     BackendEvent, BackendFactory, BackendWaker, DeviceBackend, LaneIndex, PartitionWork, Stage,
@@ -26,7 +27,6 @@ use cuzk::messages::job::Priority;
 use cuzk::policy::plan::{
     least_budget_bytes, plan, plan_with_resident, Evaluation, Query, QuerySet, ShapeSummary, SrsSummary,
 };
-use crossbeam_channel::Receiver;
 use ff::Field;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -309,7 +309,9 @@ fn run_stage(
         // One stage is in flight, so there is one event at most.
         match backend.poll().pop() {
             Some(BackendEvent::StageDone { stage: done, .. }) if done == stage => return Ok(()),
-            Some(BackendEvent::StageFailed { stage: failed, error, .. }) if failed == stage => return Err(error),
+            Some(BackendEvent::StageFailed { stage: failed, error, .. }) if failed == stage => {
+                return Err(error)
+            }
             Some(other) => panic!("{other:?}"),
             None => {
                 let _ = wakes.recv_timeout(Duration::from_millis(100));

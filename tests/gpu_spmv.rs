@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use blst::blst_fr;
 use blstrs::Scalar;
+use cuzk::backend::Stage;
 use cuzk::circuits::CircuitSpec;
 use cuzk::cuda::spmv::{DeviceShape, DeviceWitness, RowChecker, RowSample, SpmvKernels};
 use cuzk::cuda::{devices, Context, CudaError, DeviceBuffer, Priority, Reservation, Stream};
@@ -17,7 +18,6 @@ use cuzk::error::SynthesisError;
 use cuzk::groth16::shape::TILE_ROWS;
 use cuzk::groth16::{Matrix, PackedWitness, R1csShape};
 use cuzk::policy::plan::{plan_with_resident, Evaluation, QuerySet, ShapeSummary, SrsSummary};
-use cuzk::backend::Stage;
 use ff::Field;
 use rayon::prelude::*;
 use synthetic::{Synthetic, Values};
@@ -112,8 +112,7 @@ fn check(gpu: &Gpu, what: &str, shape: &R1csShape) {
     let unpacked = witness.unpack(shape.classes());
     let values = [unpacked.input_assignment, unpacked.aux_assignment].concat();
     assert_same(&format!("{what}: values"), &device.values.read().unwrap(), &values);
-    let [a, b, c] =
-        [Matrix::A, Matrix::B, Matrix::C].map(|matrix| shape.evaluate(matrix, &witness).unwrap());
+    let [a, b, c] = [Matrix::A, Matrix::B, Matrix::C].map(|matrix| shape.evaluate(matrix, &witness).unwrap());
     for (name, made, expected) in [("a", &device.rows[0], &a), ("b", &device.rows[1], &b)] {
         let made = made.read().unwrap();
         let (made, beyond) = made.split_at(shape.num_rows());

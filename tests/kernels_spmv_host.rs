@@ -155,7 +155,9 @@ fn circuits_without_repetition_and_with_many_coefficients_are_the_hosts() {
 /// The small recorded circuits whole; of the others some tiles, from the first to the last.
 #[test]
 fn recorded_circuits_are_the_hosts() {
-    for (circuit, num_checked) in [("wpost-2k", usize::MAX), ("winning-2k", 60), ("snap-2k", 12), ("porep-2k", 12)] {
+    for (circuit, num_checked) in
+        [("wpost-2k", usize::MAX), ("winning-2k", 60), ("snap-2k", 12), ("porep-2k", 12)]
+    {
         let shape = CircuitSpec::by_id(circuit).unwrap().record_shape().unwrap();
         let num_tiles = num_tiles(&shape);
         if num_checked >= num_tiles {

@@ -28,8 +28,8 @@ use rayon::prelude::*;
 
 pub(super) use builder::{RowsBuilder, TaggedRow, MAX_ROWS};
 pub use evaluate::Matrix;
-pub use image::{ImageLayout, Table, TILE_ROWS};
 use evaluate::SmallCoefficients;
+pub use image::{ImageLayout, Table, TILE_ROWS};
 #[cfg(test)]
 pub(super) use patterns::INPUT;
 pub(super) use patterns::{Pattern, PatternTable, Variable};

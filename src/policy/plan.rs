@@ -570,7 +570,10 @@ mod tests {
     /// Shapes from a byte to a hundred a row: of circuits that repeat themselves, and that do not.
     fn evaluations(n: u64) -> impl Strategy<Value = Option<EvaluationSummary>> {
         let sizes = (1..=100 * n, 0..=n);
-        proptest::option::weighted(0.8, sizes.prop_map(|(shape_bytes, num_dense)| EvaluationSummary { shape_bytes, num_dense }))
+        proptest::option::weighted(
+            0.8,
+            sizes.prop_map(|(shape_bytes, num_dense)| EvaluationSummary { shape_bytes, num_dense }),
+        )
     }
 
     fn resident_within(plan: &ProvePlan, srs: &SrsSummary) -> bool {
@@ -637,7 +640,8 @@ mod tests {
     fn porep_32g() -> (ShapeSummary, SrsSummary) {
         let num_aux = 130_000_000;
         let evaluation = Some(EvaluationSummary { shape_bytes: 66_000_000, num_dense: 1_699_102 });
-        let shape = ShapeSummary { domain_log2: 27, num_rows: 130_278_869, num_inputs: 312, num_aux, evaluation };
+        let shape =
+            ShapeSummary { domain_log2: 27, num_rows: 130_278_869, num_inputs: 312, num_aux, evaluation };
         let srs = SrsSummary::new([(1 << 27) - 1, num_aux, 105_000_000, 52_000_000, 52_000_000]);
         (shape, srs)
     }
@@ -667,7 +671,8 @@ mod tests {
     fn a_resident_shape_costs_its_own_bytes_and_the_packed_witness_none() {
         let (shape, srs) = porep_32g();
         let queries = Query::ALL.into_iter().fold(QuerySet::NONE, QuerySet::with);
-        let plan_of = |resident| plan_with_resident(&shape, &srs, resident, 130 * GIB).expect("there is room");
+        let plan_of =
+            |resident| plan_with_resident(&shape, &srs, resident, 130 * GIB).expect("there is room");
         let (without, with) = (plan_of(queries), plan_of(queries.union(QuerySet::SHAPE)));
         assert_eq!((without.evaluation, with.evaluation), (Evaluation::Host, Evaluation::Device));
         assert_eq!(with.resident_bytes - without.resident_bytes, shape.shape_bytes());
@@ -688,8 +693,12 @@ mod tests {
         let srs = SrsSummary::new([31, 4000, 10, 10, 10]);
         let host = plan_with_resident(&dense, &srs, QuerySet::NONE, GIB).expect("there is room").stage_bytes;
         let least_evaluate = host[Stage::Evaluate.index()] + 32 * 4000 + 8 * 63;
-        let evaluation_at = |budget| plan_with_resident(&dense, &srs, QuerySet::SHAPE, budget).map(|plan| plan.evaluation);
-        assert_eq!(evaluation_at(100 + least_evaluate.max(least_budget_bytes(&dense, &srs))), Ok(Evaluation::Device));
+        let evaluation_at =
+            |budget| plan_with_resident(&dense, &srs, QuerySet::SHAPE, budget).map(|plan| plan.evaluation);
+        assert_eq!(
+            evaluation_at(100 + least_evaluate.max(least_budget_bytes(&dense, &srs))),
+            Ok(Evaluation::Device)
+        );
         if least_evaluate > least_budget_bytes(&dense, &srs) {
             assert_eq!(evaluation_at(99 + least_evaluate), Ok(Evaluation::Host));
         }

@@ -119,7 +119,11 @@ fn repeated(num_repetitions: usize) -> AnyRows {
         for place in 0..template.len() - 1 {
             let two = Scalar::from(2 + place as u64);
             let (here, next) = (first + place, first + place + 1);
-            rows.push([vec![(here, two), (next, Scalar::ONE)], vec![(next, -Scalar::ONE)], vec![(here, two)]]);
+            rows.push([
+                vec![(here, two), (next, Scalar::ONE)],
+                vec![(next, -Scalar::ONE)],
+                vec![(here, two)],
+            ]);
         }
         if repetition % 50 == 49 {
             rows.push(draw.row([3, 40, 2]));
@@ -151,7 +155,10 @@ pub fn circuits() -> Vec<(String, AnyRows)> {
             let lengths: Vec<_> = (0..100).map(|row| [30 + row % 7, 300 - row, row]).collect();
             of_lengths(mixed(3000), all_coefficients(), &lengths)
         }),
-        ("thousands of terms".to_owned(), of_lengths(mixed(9000), all_coefficients(), &[[4000, 2000, 7000]; 3])),
+        (
+            "thousands of terms".to_owned(),
+            of_lengths(mixed(9000), all_coefficients(), &[[4000, 2000, 7000]; 3]),
+        ),
     ];
     // The last tile's end: the leading input's row comes on top.
     for num_rows in [254, 255, 256, 511, 512] {

@@ -22,7 +22,8 @@ const SOURCE: SyntheticSource = SyntheticSource { seed: 0x0073_706d_76, bits_of_
 const FR_BYTES: usize = size_of::<blst_fr>();
 
 pub fn measure(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
-    let circuits: &[&str] = if bench.is_quick { &["winning-2k"] } else { &["porep-2k", "snap-2k", "porep-32g"] };
+    let circuits: &[&str] =
+        if bench.is_quick { &["winning-2k"] } else { &["porep-2k", "snap-2k", "porep-32g"] };
     let mut rows = Vec::new();
     for circuit in circuits {
         eprintln!("rows of {circuit}: recording its shape");

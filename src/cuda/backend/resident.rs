@@ -179,10 +179,11 @@ impl Residents {
         if wanted.is_empty() {
             return Ok(Vec::new()); // the actor would not ask for an empty entry to be evicted
         }
-        let known = self
-            .circuits
-            .entry(circuit.clone())
-            .or_insert_with(|| Circuit { indices: Arc::clone(indices), queries: HashMap::new(), shape: None });
+        let known = self.circuits.entry(circuit.clone()).or_insert_with(|| Circuit {
+            indices: Arc::clone(indices),
+            queries: HashMap::new(),
+            shape: None,
+        });
         known.indices = Arc::clone(indices);
         let mut loading = Vec::new();
         let memory = TargetMemory { reservation: &self.reservation, compute: &self.stream };

@@ -281,10 +281,8 @@ impl R1csShape {
     ) -> Result<(), SynthesisError> {
         self.check_fits(witness)?;
         let spans: Vec<Range<usize>> = self.spans().collect();
-        let drawn: Vec<Range<usize>> = spans
-            .chunks(every)
-            .map(|spans| spans[draw(spans.len())].clone())
-            .collect();
+        let drawn: Vec<Range<usize>> =
+            spans.chunks(every).map(|spans| spans[draw(spans.len())].clone()).collect();
         let evaluator = Evaluator::new(self, witness);
         let first_bad = drawn.into_par_iter().find_map_first(|span| evaluator.first_unsatisfied(span));
         self.verdict(first_bad)

@@ -103,7 +103,11 @@ impl Partition {
         Ok(ticket)
     }
 
-    pub(super) fn start_evaluate(&mut self, streams: &mut Streams, shared: &mut Shared) -> Result<(), CudaError> {
+    pub(super) fn start_evaluate(
+        &mut self,
+        streams: &mut Streams,
+        shared: &mut Shared,
+    ) -> Result<(), CudaError> {
         if self.plan.evaluation == Evaluation::Device {
             return self.launch_rows(streams, shared);
         }
@@ -141,7 +145,9 @@ impl Partition {
                 CudaError::Unsatisfied { index, num_constraints }
             }
             Err(error) => CudaError::Host(error.to_string()),
-            Ok(()) => CudaError::Host(format!("row {row} holds, and the device's values say that it does not")),
+            Ok(()) => {
+                CudaError::Host(format!("row {row} holds, and the device's values say that it does not"))
+            }
         })
     }
 }
