@@ -87,7 +87,7 @@ spills() {
 
 shim() { (cd crates/cuda_shim && cargo test --quiet); }
 
-host() { cargo test --release --test kernels_host --test kernels_ntt_host --test kernels_msm_host --test kernels_spmv_host; }
+host() { cargo test --release --test kernels_host; }
 
 lint() { cargo clippy --release --all-targets --features cuda -- -D warnings; }
 

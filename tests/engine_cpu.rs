@@ -6,6 +6,8 @@
 mod gate;
 #[path = "engine/squares.rs"]
 mod squares;
+#[path = "common/wrapped.rs"]
+mod wrapped;
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -3,14 +3,15 @@
 #[path = "engine/squares.rs"]
 #[allow(dead_code, reason = "most jobs here are of a larger circuit")]
 mod squares;
+#[path = "common/wrapped.rs"]
+mod wrapped;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use blstrs::Scalar;
 use cuzk::backend::sim::{SimConfig, SimProver};
-use cuzk::circuits::{CustomCircuit, SrsSource, WorkKind, Workload};
+use cuzk::circuits::{CustomCircuit, SrsSource, Workload};
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig, Preload};
 use cuzk::error::{EngineError, SynthesisError};
 use cuzk::groth16::generate::generate_params;
@@ -22,6 +23,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
 use squares::Squares;
+use wrapped::{wrapped, Wrapper};
 
 const MIB: u64 = 1 << 20;
 /// A circuit whose key takes some 40 MiB and whose partitions take 8 MiB each: what a thread or an allocator keeps for
@@ -174,17 +176,9 @@ struct Failing {
     inputs: Vec<u8>,
 }
 
-impl Workload for Failing {
-    fn kind(&self) -> WorkKind {
-        self.good.kind()
-    }
-
-    fn circuit(&self) -> &CircuitId {
-        self.good.circuit()
-    }
-
-    fn num_partitions(&self) -> u32 {
-        1
+impl Wrapper for Failing {
+    fn inner(&self) -> &dyn Workload {
+        self.good.as_ref()
     }
 
     fn digest(&self) -> RequestDigest {
@@ -193,20 +187,8 @@ impl Workload for Failing {
         RequestDigest(digest)
     }
 
-    fn srs(&self) -> SrsSource {
-        self.good.srs()
-    }
-
-    fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
-        self.good.record_shape()
-    }
-
     fn synthesize(&self, _: PartitionIndex, _: &R1csShape) -> Result<PackedWitness, SynthesisError> {
         Err(SynthesisError::Circuit(format!("{} bytes of nonsense", self.inputs.len())))
-    }
-
-    fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
-        self.good.public_inputs(partition)
     }
 }
 
@@ -220,7 +202,7 @@ fn b19_failed_jobs_are_let_go() {
     let fail = |number: u64| {
         // Written to, so that it is really there.
         let inputs = vec![number as u8 | 1; MIB as usize];
-        let workload = Arc::new(Failing { good: Arc::clone(&good), number, inputs });
+        let workload = wrapped(Failing { good: Arc::clone(&good), number, inputs });
         let request = ProofRequest {
             request_id: format!("failing-{number}"),
             ..ProofRequest::new(Payload::Workload(workload))

@@ -1,5 +1,5 @@
 // Runs a multi-exponentiation's kernels on the host, in the order in which src/cuda/msm.rs launches them, for
-// tests/kernels_msm_host.rs. Usage: msm_harness < case > window sums
+// tests/kernels_host/msm.rs. Usage: msm_harness < case > window sums
 //
 // A case: the `Case` below, then its arrays: values [num_values] (Fr), index [num_points] (if has_index), points
 // [num_points] (affine). The result: one Jacobian point per window. The sizes come from src/policy/msm_plan.rs.

@@ -1,4 +1,4 @@
-// Runs the kernels of ntt.cu and quotient.cu on the host, step by step. tests/kernels_ntt_host.rs gives the steps.
+// Runs the kernels of ntt.cu and quotient.cu on the host, step by step. tests/kernels_host/ntt.rs gives the steps.
 //
 //   ntt_harness ORDER DOMAIN_LOG2 LOW_LOG2 TILE_LOG2 NUM_ROWS STEP... out:VECTOR < a b > values
 //

@@ -1,4 +1,4 @@
-// Runs the kernels of spmv.cu on the host. tests/kernels_spmv_host.rs gives shape and witness.
+// Runs the kernels of spmv.cu on the host. tests/kernels_host/spmv.rs gives shape and witness.
 //
 //   spmv_harness ORDER NUM_INPUTS NUM_AUX NUM_DENSE NUM_ROWS FIRST_TILE NUM_TILES EVERY SEED LENGTH... < image bits dense inputs > a b first_bad values
 //

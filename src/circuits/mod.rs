@@ -13,6 +13,7 @@ pub mod encoded;
 mod library;
 pub mod manifest;
 pub mod native;
+mod parallel;
 pub mod porep;
 mod post;
 pub mod request;

@@ -1,5 +1,8 @@
 //! PoRep C2: the proofs that a sector was sealed, from the output of commit phase 1.
 
+mod checks;
+mod library_form;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,27 +10,28 @@ use std::sync::Arc;
 use blstrs::Scalar;
 use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonHasher};
 use filecoin_hashers::sha256::{Sha256Domain, Sha256Hasher};
-use filecoin_hashers::{HashFunction, Hasher};
 use filecoin_proofs::parameters::setup_params;
 use filecoin_proofs::PoRepConfig;
 use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::drgraph::Graph;
-use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_porep::stacked::{
-    self, generate_replica_id, ChallengeRequirements, Challenges, StackedCircuit, StackedCompound,
-    StackedDrg, TOTAL_PARENTS,
+    self, generate_replica_id, ChallengeRequirements, Challenges, StackedCompound, StackedDrg,
 };
 
 use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
 use crate::circuits::library::{accepted, prepared_key, read_proofs, refused, refused_request};
 use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader, TestScale};
-use crate::circuits::vanilla::c1::{C1Form, C1Text, ChallengeProof, ColumnProof, C1};
-use crate::circuits::vanilla::{check_path, refuse, with_tree, DataPath, SectorTree, TreePath};
+use crate::circuits::vanilla::c1::{C1Form, C1Text, C1};
+use crate::circuits::vanilla::{with_tree, SectorTree, TreePath};
 use crate::circuits::workload::partition_of;
 use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
+use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
+
+use checks::check_partition;
+pub(super) use library_form::{assemble, parents};
 
 type Compound<Tree> = StackedCompound<Tree, Sha256Hasher>;
 type Scheme<Tree> = StackedDrg<'static, Tree, Sha256Hasher>;
@@ -36,8 +40,6 @@ pub(super) type PublicInputs = stacked::PublicInputs<PoseidonDomain, Sha256Domai
 pub(super) type VanillaProof<Tree> = stacked::Proof<Tree, Sha256Hasher>;
 pub(super) type Column<Tree> = stacked::ColumnProof<TreePath<Tree>>;
 pub(super) type Columns<Tree> = stacked::ReplicaColumnProof<TreePath<Tree>>;
-type Labeling = stacked::LabelingProof<PoseidonHasher>;
-type Encoding = stacked::EncodingProof<PoseidonHasher>;
 
 /// A decoded PoRep request.
 struct PorepJob<Tree: SectorTree> {
@@ -198,202 +200,9 @@ fn public_inputs(
     Ok(PublicInputs { replica_id, seed: Some(c1.seed), tau: Some(tau), k: None })
 }
 
-/// Checks a partition as the library would (storage-proofs-porep `stacked/vanilla/proof_scheme.rs`,
-/// `verify_all_partitions`), but says where it fails.
-fn check_partition<Tree: SectorTree>(
-    number: usize,
-    challenges: Vec<ChallengeProof>,
-    params: &PublicParams<Tree>,
-    inputs: &PublicInputs,
-) -> Result<Partition<Tree>, RequestError> {
-    let vanilla = &params.vanilla_params;
-    let tau = inputs.tau.as_ref().expect("public inputs were made with both commitments");
-    let challenged = inputs.challenges(&vanilla.challenges, vanilla.graph.size(), Some(number));
-    let (proofs, challenges): (Vec<VanillaProof<Tree>>, Vec<_>) = challenges
-        .into_iter()
-        .zip(&challenged)
-        .enumerate()
-        .map(|(challenge, (proof, &leaf))| {
-            library_proof(&format!("partition {number} challenge {challenge}"), proof, leaf, params)
-        })
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .unzip();
-    let (comm_c, comm_r_last) = (proofs[0].comm_c(), proofs[0].comm_r_last());
-    if <PoseidonHasher as Hasher>::Function::hash2(&comm_c, &comm_r_last) != tau.comm_r {
-        return refuse(
-            format_args!("partition {number}"),
-            "comm_r is not the hash of the roots of its column and replica trees",
-        );
-    }
-    for (challenge, (proof, &leaf)) in proofs.iter().zip(&challenged).enumerate() {
-        let at = format!("partition {number} challenge {challenge}");
-        check_challenge(&at, proof, leaf, params, inputs, &comm_c, &comm_r_last)?;
-    }
-    Ok(Partition { proofs, challenges })
-}
-
-fn check_challenge<Tree: SectorTree>(
-    at: &str,
-    proof: &VanillaProof<Tree>,
-    leaf: usize,
-    params: &PublicParams<Tree>,
-    inputs: &PublicInputs,
-    comm_c: &PoseidonDomain,
-    comm_r_last: &PoseidonDomain,
-) -> Result<(), RequestError> {
-    let tau = inputs.tau.as_ref().expect("public inputs were made with both commitments");
-    check_path(format_args!("{at} comm_d path"), &proof.comm_d_proofs, leaf, tau.comm_d.as_ref())?;
-    check_path(format_args!("{at} comm_r_last path"), &proof.comm_r_last_proof, leaf, comm_r_last.as_ref())?;
-    let columns = &proof.replica_column_proofs;
-    check_column::<Tree>(format_args!("{at} column c_x"), &columns.c_x, leaf, comm_c)?;
-    let (drg_parents, exp_parents) = parents(leaf, params).map_err(refused_request)?;
-    for (parent, (column, &leaf)) in columns.drg_parents.iter().zip(&drg_parents).enumerate() {
-        check_column::<Tree>(
-            format_args!("{at} column drg_parents[{parent}]"),
-            column,
-            leaf as usize,
-            comm_c,
-        )?;
-    }
-    for (parent, (column, &leaf)) in columns.exp_parents.iter().zip(&exp_parents).enumerate() {
-        check_column::<Tree>(
-            format_args!("{at} column exp_parents[{parent}]"),
-            column,
-            leaf as usize,
-            comm_c,
-        )?;
-    }
-    for (row, labeling) in proof.labeling_proofs.iter().enumerate() {
-        let label = columns.c_x.get_node_at_layer(row + 1).map_err(refused_request)?;
-        if !labeling.verify(&inputs.replica_id, label) {
-            let what = "label is not the one of its parents and the replica id";
-            return refuse(format_args!("{at} column c_x row {row}"), what);
-        }
-    }
-    let (data, replica) = (proof.comm_d_proofs.leaf(), proof.comm_r_last_proof.leaf());
-    if !proof.encoding_proof.verify::<Sha256Hasher>(&inputs.replica_id, &replica, &data) {
-        return refuse(at, "replica leaf is not the data leaf encoded with the last label");
-    }
-    Ok(())
-}
-
-fn check_column<Tree: SectorTree>(
-    at: impl fmt::Display,
-    column: &Column<Tree>,
-    leaf: usize,
-    comm_c: &PoseidonDomain,
-) -> Result<(), RequestError> {
-    if column.verify(leaf as u32, comm_c) {
-        return Ok(());
-    }
-    refuse(
-        at,
-        format_args!(
-            "its rows do not hash to a leaf whose path leads to leaf {leaf} of the column tree {}",
-            hex::encode(comm_c)
-        ),
-    )
-}
-
-/// A node's parents in the base graph and in the expander graph.
-pub(super) fn parents<Tree: SectorTree>(
-    leaf: usize,
-    params: &PublicParams<Tree>,
-) -> Result<(Vec<u32>, Vec<u32>), SynthesisError> {
-    let graph = &params.vanilla_params.graph;
-    let mut drg_parents = vec![0; graph.base_graph().degree()];
-    graph.base_graph().parents(leaf, &mut drg_parents).map_err(refused)?;
-    let mut exp_parents = vec![0; graph.expansion_degree()];
-    graph.expanded_parents(leaf, &mut exp_parents).map_err(refused)?;
-    Ok((drg_parents, exp_parents))
-}
-
-/// The library's form of a proof of node `leaf`, and the native witness's.
-fn library_proof<Tree: SectorTree>(
-    at: &str,
-    proof: ChallengeProof,
-    leaf: usize,
-    params: &PublicParams<Tree>,
-) -> Result<(VanillaProof<Tree>, native::porep::Challenge), RequestError> {
-    if let Some(labeling) = proof.labeling_proofs.iter().find(|labeling| labeling.node != leaf as u64) {
-        let what = format_args!("is of node {}, challenge is node {leaf}", labeling.node);
-        return refuse(format_args!("{at} labeling_proofs"), what);
-    }
-    let (drg_parents, exp_parents) = parents(leaf, params).map_err(refused_request)?;
-    let columns = proof.replica_column_proofs;
-    let (c_x, own) = library_column::<Tree>(columns.c_x, leaf as u32);
-    let (drg_parents, native_drg_parents) = library_columns::<Tree>(columns.drg_parents, &drg_parents);
-    let (exp_parents, native_exp_parents) = library_columns::<Tree>(columns.exp_parents, &exp_parents);
-    let columns = stacked::ReplicaColumnProof { c_x, drg_parents, exp_parents };
-    let data_path = proof.comm_d_proofs.into_data_path();
-    let replica_path = proof.comm_r_last_proof.into_tree_path::<Tree>();
-    let challenge = native::porep::Challenge {
-        challenge: leaf as u64,
-        data: native::Path::new(&data_path),
-        replica: native::Path::new(&replica_path),
-        column: own.into_path(),
-        drg_parents: native_drg_parents,
-        exp_parents: native_exp_parents,
-    };
-    Ok((assemble(leaf, data_path, replica_path, columns, params.vanilla_params.num_layers), challenge))
-}
-
-/// The proof of node `leaf`: its paths and columns, and the labels that follow from them.
-pub(super) fn assemble<Tree: SectorTree>(
-    leaf: usize,
-    comm_d_proofs: DataPath,
-    comm_r_last_proof: TreePath<Tree>,
-    columns: Columns<Tree>,
-    num_layers: usize,
-) -> VanillaProof<Tree> {
-    let labeling_proofs: Vec<Labeling> = (1..=num_layers)
-        .map(|layer| Labeling::new(layer as u32, leaf as u64, parent_labels::<Tree>(&columns, layer)))
-        .collect();
-    let encoding_proof =
-        Encoding::new(num_layers as u32, leaf as u64, parent_labels::<Tree>(&columns, num_layers));
-    VanillaProof {
-        comm_d_proofs,
-        comm_r_last_proof,
-        replica_column_proofs: columns,
-        labeling_proofs,
-        encoding_proof,
-    }
-}
-
-fn library_columns<Tree: SectorTree>(
-    columns: Vec<ColumnProof>,
-    leaves: &[u32],
-) -> (Vec<Column<Tree>>, Vec<native::porep::Column>) {
-    columns.into_iter().zip(leaves).map(|(column, &leaf)| library_column::<Tree>(column, leaf)).unzip()
-}
-
-fn library_column<Tree: SectorTree>(column: ColumnProof, leaf: u32) -> (Column<Tree>, native::porep::Column) {
-    let path = column.inclusion_proof.into_tree_path::<Tree>();
-    let native = native::porep::Column::new(column.column.rows.clone(), native::Path::new(&path));
-    let rows = column.column.rows.into_iter().map(PoseidonDomain::from).collect();
-    (Column::<Tree>::new(leaf, rows, path), native)
-}
-
-/// The labels that a node's label in `layer` (from 1) is made of: those of its base parents in the same layer and,
-/// above the first, of its expander parents in the layer below, repeated to fill the hash's blocks.
-fn parent_labels<Tree: SectorTree>(columns: &Columns<Tree>, layer: usize) -> Vec<PoseidonDomain> {
-    let label = |column: &Column<Tree>, layer| {
-        *column.get_node_at_layer(layer).expect("columns were checked to have a row per layer")
-    };
-    let mut labels: Vec<_> = columns.drg_parents.iter().map(|column| label(column, layer)).collect();
-    if layer > 1 {
-        labels.extend(columns.exp_parents.iter().map(|column| label(column, layer - 1)));
-    }
-    labels.into_iter().cycle().take(TOTAL_PARENTS).collect()
-}
-
 impl<Tree: SectorTree> PorepJob<Tree> {
     /// The library's own circuit of a partition.
-    fn library_circuit(
-        &self,
-        partition: PartitionIndex,
-    ) -> Result<StackedCircuit<Tree, Sha256Hasher>, SynthesisError> {
+    fn library_circuit(&self, partition: PartitionIndex) -> Result<Synthesis<'static>, SynthesisError> {
         let proofs = &partition_of(&self.partitions, partition)?.proofs;
         <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
             &self.inputs,
@@ -402,6 +211,7 @@ impl<Tree: SectorTree> PorepJob<Tree> {
             &self.params.vanilla_params,
             Some(partition.0 as usize),
         )
+        .map(synthesis)
         .map_err(refused)
     }
 }
@@ -449,7 +259,7 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
             &self.circuit().to_string(),
             || native::check_porep(&self.params.vanilla_params, &challenges[0].replica.arities()),
             || native::porep::witness(shape.classes(), &commitments, challenges),
-            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
+            || PackedWitness::collect(self.library_circuit(partition)?, shape),
         )
     }
 
@@ -489,12 +299,12 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
     }
 }
 
-/// Records the matrices from the blank circuit. They are the same for every version of a size.
-pub(super) fn record_shape(spec: &CircuitSpec) -> Result<R1csShape, SynthesisError> {
-    with_tree!(spec.sector_size, record_tree_shape(spec))
+/// The blank circuit. It is the same for every version of a size.
+pub(super) fn blank(spec: &CircuitSpec) -> Result<Synthesis<'static>, SynthesisError> {
+    with_tree!(spec.sector_size, blank_tree(spec))
 }
 
-fn record_tree_shape<Tree: SectorTree>(spec: &CircuitSpec) -> Result<R1csShape, SynthesisError> {
+fn blank_tree<Tree: SectorTree>(spec: &CircuitSpec) -> Result<Synthesis<'static>, SynthesisError> {
     let proof = RegisteredProof {
         kind: ProofKind::PorepSealCommit,
         sector_size: spec.sector_size,
@@ -502,9 +312,8 @@ fn record_tree_shape<Tree: SectorTree>(spec: &CircuitSpec) -> Result<R1csShape, 
     };
     let config = config(&proof);
     let params = public_params::<Tree>(&config, spec, usize::from(config.partitions))?;
-    R1csShape::record(<Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(
-        &params.vanilla_params,
-    ))
+    let blank = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(&params.vanilla_params);
+    Ok(synthesis(blank))
 }
 
 pub(super) fn config(proof: &RegisteredProof) -> PoRepConfig {

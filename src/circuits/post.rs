@@ -31,6 +31,7 @@ use crate::circuits::vanilla::{check_path, refuse, with_tree, PostSectorProof, S
 use crate::circuits::workload::partition_of;
 use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
+use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
@@ -330,7 +331,7 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
     }
 
     fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
-        record_shape(&self.header.registered)
+        R1csShape::record_synthesis(blank(&self.header.registered)?)
     }
 
     fn synthesize(
@@ -353,6 +354,8 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
                 )
             },
             || native::post::witness(shape.classes(), &places),
+            // In parallel pieces, for which this circuit is compiled once more: it is small, and a partition has 2,349
+            // sectors.
             || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
         )
     }
@@ -363,7 +366,7 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
         witness: &PackedWitness,
         shape: &R1csShape,
     ) -> Result<(), SynthesisError> {
-        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
+        native::compare_streamed(synthesis(self.library_circuit(partition)?), witness, shape.classes())
     }
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
@@ -395,16 +398,15 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
     }
 }
 
-/// Records the matrices from the blank circuit.
-pub(super) fn record_shape(proof: &RegisteredProof) -> Result<R1csShape, SynthesisError> {
-    with_tree!(proof.sector_size, record_tree_shape(proof))
+/// The blank circuit.
+pub(super) fn blank(proof: &RegisteredProof) -> Result<Synthesis<'static>, SynthesisError> {
+    with_tree!(proof.sector_size, blank_tree(proof))
 }
 
-fn record_tree_shape<Tree: SectorTree>(proof: &RegisteredProof) -> Result<R1csShape, SynthesisError> {
+fn blank_tree<Tree: SectorTree>(proof: &RegisteredProof) -> Result<Synthesis<'static>, SynthesisError> {
     let params = public_params::<Tree>(&config(proof))?;
-    R1csShape::record(<Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(
-        &params.vanilla_params,
-    ))
+    let blank = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(&params.vanilla_params);
+    Ok(synthesis(blank))
 }
 
 pub(super) fn config(proof: &RegisteredProof) -> PoStConfig {

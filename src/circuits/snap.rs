@@ -12,8 +12,8 @@ use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_update::constants::h_default;
 use storage_proofs_update::{
-    phi, rho, ChallengeProof, Challenges, EmptySectorUpdate, EmptySectorUpdateCircuit,
-    EmptySectorUpdateCompound, PartitionProof, PublicInputs, PublicParams,
+    phi, rho, ChallengeProof, Challenges, EmptySectorUpdate, EmptySectorUpdateCompound, PartitionProof,
+    PublicInputs, PublicParams,
 };
 
 use crate::circuits::catalogue::RegisteredProof;
@@ -23,6 +23,7 @@ use crate::circuits::vanilla::{check_path, refuse, with_tree, SectorTree, Update
 use crate::circuits::workload::partition_of;
 use crate::circuits::{native, CircuitSpec, ProofKind, SectorSize, SrsSource, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
+use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
@@ -233,10 +234,7 @@ fn check_apex_tree<Tree: SectorTree>(
 
 impl<Tree: SectorTree> SnapJob<Tree> {
     /// The library's own circuit of a partition.
-    fn library_circuit(
-        &self,
-        partition: PartitionIndex,
-    ) -> Result<EmptySectorUpdateCircuit<Tree>, SynthesisError> {
+    fn library_circuit(&self, partition: PartitionIndex) -> Result<Synthesis<'static>, SynthesisError> {
         let proof = partition_of(&self.partitions, partition)?;
         let number = Some(partition.0 as usize);
         <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::circuit(
@@ -246,6 +244,7 @@ impl<Tree: SectorTree> SnapJob<Tree> {
             &self.params,
             number,
         )
+        .map(synthesis)
         .map_err(refused)
     }
 }
@@ -272,7 +271,7 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
     }
 
     fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
-        record_shape(self.header.registered.sector_size)
+        R1csShape::record_synthesis(blank(self.header.registered.sector_size)?)
     }
 
     fn synthesize(
@@ -293,7 +292,7 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
                     &native::snap::Partition { params, inputs, number, proof },
                 )
             },
-            || PackedWitness::synthesize(self.library_circuit(partition)?, shape),
+            || PackedWitness::collect(self.library_circuit(partition)?, shape),
         )
     }
 
@@ -334,12 +333,12 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
     }
 }
 
-/// Records the matrices from the blank circuit.
-pub(super) fn record_shape(sector_size: SectorSize) -> Result<R1csShape, SynthesisError> {
-    with_tree!(sector_size, record_tree_shape(sector_size))
+/// The blank circuit.
+pub(super) fn blank(sector_size: SectorSize) -> Result<Synthesis<'static>, SynthesisError> {
+    Ok(with_tree!(sector_size, blank_tree(sector_size)))
 }
 
-fn record_tree_shape<Tree: SectorTree>(sector_size: SectorSize) -> Result<R1csShape, SynthesisError> {
+fn blank_tree<Tree: SectorTree>(sector_size: SectorSize) -> Synthesis<'static> {
     let params = PublicParams::from_sector_size(sector_size.bytes());
-    R1csShape::record(<Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(&params))
+    synthesis(<Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(&params))
 }

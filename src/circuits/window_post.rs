@@ -7,7 +7,7 @@ use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
 use crate::circuits::request::FilecoinRequest;
 use crate::circuits::{post, ProofKind, SectorSize, Workload};
 use crate::error::{RequestError, SynthesisError};
-use crate::groth16::R1csShape;
+use crate::groth16::sink::Synthesis;
 
 const KIND: ProofKind = ProofKind::WindowPostPartition;
 
@@ -19,7 +19,7 @@ pub(super) fn decode(
     post::decode(request, KIND, params_dir)
 }
 
-/// Records the matrices from the blank circuit. They are the same for both versions.
-pub(super) fn record_shape(sector_size: SectorSize) -> Result<R1csShape, SynthesisError> {
-    post::record_shape(&RegisteredProof { kind: KIND, sector_size, version: ProofVersion::V1_2 })
+/// The blank circuit. It is the same for both versions.
+pub(super) fn blank(sector_size: SectorSize) -> Result<Synthesis<'static>, SynthesisError> {
+    post::blank(&RegisteredProof { kind: KIND, sector_size, version: ProofVersion::V1_2 })
 }

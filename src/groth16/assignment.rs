@@ -9,6 +9,7 @@ use blstrs::Scalar;
 use ff::Field;
 
 use crate::error::SynthesisError;
+use crate::groth16::sink::{self, Sink, Synthesis, Wants};
 
 /// The values of all variables of one circuit instance. A secret: `Debug` prints lengths only.
 #[derive(Clone, PartialEq, Eq)]
@@ -49,9 +50,35 @@ impl Assignment {
         Ok(Self { input_assignment: witness.input_assignment, aux_assignment: witness.aux_assignment })
     }
 
+    /// [`Self::synthesize`] of a circuit without its type, in one piece.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn collect(circuit: Synthesis<'_>) -> Result<Self, SynthesisError> {
+        let mut values = Self { input_assignment: vec![Scalar::ONE], aux_assignment: Vec::new() };
+        sink::synthesize(circuit, &mut values)?;
+        Ok(values)
+    }
+
     /// Bytes of the values in memory.
     pub fn num_bytes(&self) -> u64 {
         32 * (self.input_assignment.len() + self.aux_assignment.len()) as u64
+    }
+}
+
+impl Sink for Assignment {
+    fn wants(&self) -> Wants {
+        Wants { values: true, ..Wants::default() }
+    }
+
+    fn aux(&mut self, _: usize, value: Option<Scalar>) -> Result<(), CircuitError> {
+        self.aux_assignment.push(value.ok_or(CircuitError::AssignmentMissing)?);
+        Ok(())
+    }
+
+    fn input(&mut self, _: usize, value: Option<Scalar>) -> Result<(), CircuitError> {
+        self.input_assignment.push(value.ok_or(CircuitError::AssignmentMissing)?);
+        Ok(())
     }
 }
 

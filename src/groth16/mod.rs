@@ -3,7 +3,7 @@
 //! A proof is made in these steps, each a function of its own, so that a backend can run them as stages:
 //!
 //! ```text
-//! circuit -> R1csShape (once)          shape.rs, shape_recorder.rs, shape_file.rs, shape_cache.rs
+//! circuit -> R1csShape (once)          shape.rs, shape_recorder.rs, shape_file.rs, shape_cache.rs; sink.rs
 //! circuit -> PackedWitness             packing.rs     a bit per aux variable that the constraints make one
 //! circuit -> Assignment                assignment.rs  a scalar per variable; packed.rs packs it
 //! shape x witness -> row values        shape/evaluate.rs   a = A·w, b = B·w, c = C·w
@@ -27,6 +27,7 @@ pub mod shape;
 pub mod shape_cache;
 mod shape_file;
 mod shape_recorder;
+pub mod sink;
 pub mod srs;
 pub mod srs_file;
 mod unfinished;

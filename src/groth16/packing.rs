@@ -1,4 +1,4 @@
-//! The constraint system that packs a witness while a circuit makes it: the values are never there as a whole.
+//! Packs a witness while a circuit makes it: the values are never there as a whole.
 
 use bellpepper_core::{
     Circuit, ConstraintSystem, Index, LinearCombination, SynthesisError as CircuitError, Variable,
@@ -8,6 +8,7 @@ use ff::Field;
 
 use crate::error::SynthesisError;
 use crate::groth16::packed::{NotABit, Packer};
+use crate::groth16::sink::{self, Sink, Synthesis, Wants};
 use crate::groth16::{Assignment, PackedWitness, R1csShape};
 
 /// Values that are packed together: a multiple of 64.
@@ -24,18 +25,20 @@ impl PackedWitness {
     /// [`SynthesisError::Circuit`] if the circuit's code refuses its inputs, [`SynthesisError::NotABit`] if they do not
     /// satisfy its constraints and it shows, [`SynthesisError::ShapeMismatch`] if the circuit is of another shape.
     pub fn synthesize<C: Circuit<Scalar>>(circuit: C, shape: &R1csShape) -> Result<Self, SynthesisError> {
-        let mut system = PackingSystem {
-            inputs: Vec::with_capacity(shape.num_inputs()),
-            aux: Vec::with_capacity(CHUNK_LEN),
-            packer: Some(Packer::new(shape.classes())),
-            not_a_bit: None,
-        };
-        system.inputs.push(Scalar::ONE);
+        let mut system = PackingSystem::of(shape);
         let synthesized = circuit.synthesize(&mut system);
-        // It ends the synthesis, so it comes first.
-        system.not_a_bit.map_or(Ok(()), Err)?;
-        synthesized.map_err(|error| SynthesisError::Circuit(error.to_string()))?;
-        system.finish(shape)
+        let synthesized = synthesized.map_err(|error| SynthesisError::Circuit(error.to_string()));
+        system.finish(synthesized, shape)
+    }
+
+    /// [`Self::synthesize`] of a circuit without its type, in one piece.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn collect(circuit: Synthesis<'_>, shape: &R1csShape) -> Result<Self, SynthesisError> {
+        let mut system = PackingSystem::of(shape);
+        let synthesized = sink::synthesize(circuit, &mut system).map(drop);
+        system.finish(synthesized, shape)
     }
 }
 
@@ -69,7 +72,14 @@ struct PackingSystem<'a> {
     not_a_bit: Option<NotABit>,
 }
 
-impl PackingSystem<'_> {
+impl<'a> PackingSystem<'a> {
+    fn of(shape: &'a R1csShape) -> Self {
+        let mut inputs = Vec::with_capacity(shape.num_inputs());
+        inputs.push(Scalar::ONE);
+        let packer = Some(Packer::new(shape.classes()));
+        Self { inputs, aux: Vec::with_capacity(CHUNK_LEN), packer, not_a_bit: None }
+    }
+
     fn num_aux(&self) -> usize {
         self.packer.as_ref().map_or(0, Packer::num_packed) + self.aux.len()
     }
@@ -92,11 +102,34 @@ impl PackingSystem<'_> {
         })
     }
 
-    fn finish(self, shape: &R1csShape) -> Result<PackedWitness, SynthesisError> {
+    fn finish(
+        self,
+        synthesized: Result<(), SynthesisError>,
+        shape: &R1csShape,
+    ) -> Result<PackedWitness, SynthesisError> {
+        // It ends the synthesis, so it comes first.
+        self.not_a_bit.map_or(Ok(()), Err)?;
+        synthesized?;
         check_counts(shape, self.inputs.len(), self.num_aux())?;
         let mut packer = self.packer.expect("only pieces have none");
         packer.pack(&self.aux)?;
         Ok(packer.finish(self.inputs))
+    }
+}
+
+impl Sink for PackingSystem<'_> {
+    fn wants(&self) -> Wants {
+        Wants { values: true, ..Wants::default() }
+    }
+
+    fn aux(&mut self, _: usize, value: Option<Scalar>) -> Result<(), CircuitError> {
+        self.aux.push(value.ok_or(CircuitError::AssignmentMissing)?);
+        self.pack_chunks()
+    }
+
+    fn input(&mut self, _: usize, value: Option<Scalar>) -> Result<(), CircuitError> {
+        self.inputs.push(value.ok_or(CircuitError::AssignmentMissing)?);
+        Ok(())
     }
 }
 
@@ -214,6 +247,8 @@ mod tests {
             assert_eq!(shape.classes().num_dense(), pieces);
             let packed = PackedWitness::synthesize(circuit, &shape).unwrap();
             assert_eq!(packed, Assignment::synthesize(circuit, 0, 0).unwrap().pack(&shape).unwrap());
+            assert_eq!(packed, PackedWitness::collect(sink::synthesis(circuit), &shape).unwrap());
+            assert_eq!(packed, Assignment::collect(sink::synthesis(circuit)).unwrap().pack(&shape).unwrap());
             assert_eq!(shape.check_satisfied(&packed), Ok(()));
         }
     }
@@ -225,6 +260,7 @@ mod tests {
             let circuit = Bits { wrong: Some(wrong), ..bits(50_000, 1) };
             let refused = SynthesisError::NotABit(NotABit { aux: wrong });
             assert_eq!(PackedWitness::synthesize(circuit, &shape), Err(refused.clone()));
+            assert_eq!(PackedWitness::collect(sink::synthesis(circuit), &shape), Err(refused.clone()));
             assert_eq!(Assignment::synthesize(circuit, 0, 0).unwrap().pack(&shape), Err(refused));
         }
     }
@@ -240,6 +276,7 @@ mod tests {
             let refused = SynthesisError::ShapeMismatch { what, needs, has };
             let circuit = bits(num_bits, pieces);
             assert_eq!(PackedWitness::synthesize(circuit, &shape), Err(refused.clone()));
+            assert_eq!(PackedWitness::collect(sink::synthesis(circuit), &shape), Err(refused.clone()));
             assert_eq!(Assignment::synthesize(circuit, 0, 0).unwrap().pack(&shape), Err(refused));
         }
     }
@@ -256,6 +293,7 @@ mod tests {
     fn refusal_carries_the_circuits_reason() {
         let shape = R1csShape::record(bits(1, 1)).unwrap();
         let refused = SynthesisError::Circuit("an assignment for a variable could not be computed".into());
-        assert_eq!(PackedWitness::synthesize(Refusing, &shape), Err(refused));
+        assert_eq!(PackedWitness::synthesize(Refusing, &shape), Err(refused.clone()));
+        assert_eq!(PackedWitness::collect(sink::synthesis(Refusing), &shape), Err(refused));
     }
 }

@@ -1,17 +1,15 @@
-//! The constraint system that records a circuit's matrices and runs none of its assignments.
+//! The sink that records a circuit's matrices; none of its assignments are run.
 //!
 //! The circuit's code runs on the calling thread and makes rows; another thread makes them compact, so that a circuit of
 //! 130 million rows is never there as a whole:
 //!
 //! ```text
-//! Circuit::synthesize --rows--> Recorder --batches--> RowsBuilder --> Rows
+//! SinkSystem --rows--> Recorder --batches--> RowsBuilder --> Rows
 //! ```
 
 use std::thread::{self, ScopedJoinHandle};
 
-use bellpepper_core::{
-    Circuit, ConstraintSystem, Index, LinearCombination, SynthesisError as CircuitError, Variable,
-};
+use bellpepper_core::{Circuit, Index, LinearCombination, Variable};
 use blstrs::Scalar;
 use crossbeam_channel::{bounded, Receiver, Sender};
 use ff::Field;
@@ -19,6 +17,7 @@ use hashbrown::HashTable;
 
 use crate::error::SynthesisError;
 use crate::groth16::shape::{limbs, RowsBuilder, TaggedRow, AUX_TAG, COEFFICIENT_MINUS_ONE, COEFFICIENT_ONE};
+use crate::groth16::sink::{self, NumVariables, Sink, Synthesis, Wants};
 use crate::groth16::R1csShape;
 
 /// Entries of a batch, about: 400 KB.
@@ -36,6 +35,14 @@ impl R1csShape {
     /// inputs or aux variables, 2^32 entries in a matrix, more than 65,536 distinct coefficients, or more rows than
     /// the field has roots of unity.
     pub fn record<C: Circuit<Scalar>>(circuit: C) -> Result<Self, SynthesisError> {
+        Self::record_synthesis(sink::synthesis(circuit))
+    }
+
+    /// [`Self::record`] of a circuit without its type.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn record_synthesis(circuit: Synthesis<'_>) -> Result<Self, SynthesisError> {
         thread::scope(|scope| {
             let (batches, received) = bounded(MAX_WAITING_BATCHES);
             let builder = thread::Builder::new()
@@ -43,8 +50,7 @@ impl R1csShape {
                 .spawn_scoped(scope, move || build(&received))
                 .map_err(|error| SynthesisError::Circuit(format!("no thread can be started: {error}")))?;
             let mut recorder = Recorder::sending_to(batches);
-            let synthesized = circuit.synthesize(&mut recorder);
-            let synthesized = synthesized.map_err(|error| SynthesisError::Circuit(error.to_string()));
+            let synthesized = sink::synthesize(circuit, &mut recorder);
             recorder.finish(builder, synthesized)
         })
     }
@@ -116,14 +122,11 @@ fn hash_of(coefficient: &Scalar) -> u64 {
     (low ^ high.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Not extensible, so that circuits which could be synthesized in parallel pieces are recorded in one.
 struct Recorder {
-    num_inputs: usize,
-    num_aux: usize,
     batch: Batch,
     batches: Sender<Batch>,
     coefficients: CoefficientTable,
-    /// The first limit that was exceeded: `enforce` cannot fail, so it is reported at the end.
+    /// The first limit that was exceeded: a row cannot fail, so it is reported at the end.
     exceeded: Option<SynthesisError>,
     /// The other thread has met a limit.
     is_cut_off: bool,
@@ -132,8 +135,6 @@ struct Recorder {
 impl Recorder {
     fn sending_to(batches: Sender<Batch>) -> Self {
         Self {
-            num_inputs: 1,
-            num_aux: 0,
             batch: Batch::default(),
             batches,
             coefficients: CoefficientTable::new(),
@@ -142,9 +143,9 @@ impl Recorder {
         }
     }
 
-    fn push_row(&mut self, combinations: [LinearCombination<Scalar>; 3]) -> Result<(), SynthesisError> {
+    fn push_row(&mut self, combinations: &[LinearCombination<Scalar>; 3]) -> Result<(), SynthesisError> {
         let mut lengths = [0; 3];
-        for (length, combination) in lengths.iter_mut().zip(&combinations) {
+        for (length, combination) in lengths.iter_mut().zip(combinations) {
             for (variable, coefficient) in combination.iter() {
                 if *coefficient != Scalar::ZERO {
                     self.batch.columns.push(tagged_column(variable)?);
@@ -172,15 +173,18 @@ impl Recorder {
     fn finish(
         mut self,
         builder: ScopedJoinHandle<'_, Result<RowsBuilder, SynthesisError>>,
-        synthesized: Result<(), SynthesisError>,
+        synthesized: Result<NumVariables, SynthesisError>,
     ) -> Result<R1csShape, SynthesisError> {
-        let counted = self.append_input_rows();
+        let counted = match &synthesized {
+            Ok(num_variables) => self.append_input_rows(*num_variables),
+            Err(_) => Ok(()),
+        };
         self.send();
-        let Self { num_inputs, num_aux, coefficients, exceeded, batches, .. } = self;
+        let Self { coefficients, exceeded, batches, .. } = self;
         // The other thread ends with the channel.
         drop(batches);
         let built = builder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        synthesized?;
+        let NumVariables { inputs: num_inputs, aux: num_aux } = synthesized?;
         exceeded.map_or(Ok(()), Err)?;
         let rows = built?;
         counted?;
@@ -190,10 +194,10 @@ impl Recorder {
 
     /// # Errors
     /// [`SynthesisError::TooLarge`] if there are too many variables.
-    fn append_input_rows(&mut self) -> Result<(), SynthesisError> {
-        variable_count("inputs", self.num_inputs)?;
-        variable_count("aux variables", self.num_aux)?;
-        for input in 0..self.num_inputs {
+    fn append_input_rows(&mut self, num_variables: NumVariables) -> Result<(), SynthesisError> {
+        variable_count("inputs", num_variables.inputs)?;
+        variable_count("aux variables", num_variables.aux)?;
+        for input in 0..num_variables.inputs {
             self.batch.columns.push(tagged_column(Variable::new_unchecked(Index::Input(input)))?);
             self.batch.coefficients.push(COEFFICIENT_ONE);
             self.end_row([1, 0, 0]);
@@ -219,61 +223,22 @@ fn variable_count(what: &str, count: usize) -> Result<u32, SynthesisError> {
     }
 }
 
-impl ConstraintSystem<Scalar> for Recorder {
-    type Root = Self;
-
-    /// A temporary one, for the pieces of an extensible system; this one is not extensible, so nobody makes one.
-    fn new() -> Self {
-        Self::sending_to(bounded(0).0)
+impl Sink for Recorder {
+    fn wants(&self) -> Wants {
+        Wants { rows: true, ..Wants::default() }
     }
 
-    fn alloc<F, A, AR>(&mut self, _: A, _: F) -> Result<Variable, CircuitError>
-    where
-        F: FnOnce() -> Result<Scalar, CircuitError>,
-        A: FnOnce() -> AR,
-        AR: Into<String>,
-    {
-        self.num_aux += 1;
-        Ok(Variable::new_unchecked(Index::Aux(self.num_aux - 1)))
-    }
-
-    fn alloc_input<F, A, AR>(&mut self, _: A, _: F) -> Result<Variable, CircuitError>
-    where
-        F: FnOnce() -> Result<Scalar, CircuitError>,
-        A: FnOnce() -> AR,
-        AR: Into<String>,
-    {
-        self.num_inputs += 1;
-        Ok(Variable::new_unchecked(Index::Input(self.num_inputs - 1)))
-    }
-
-    fn enforce<A, AR, LA, LB, LC>(&mut self, _: A, a: LA, b: LB, c: LC)
-    where
-        A: FnOnce() -> AR,
-        AR: Into<String>,
-        LA: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-        LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-        LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-    {
-        if self.exceeded.is_some() || self.is_cut_off {
-            return;
+    fn row(&mut self, combinations: [LinearCombination<Scalar>; 3]) {
+        if self.exceeded.is_none() && !self.is_cut_off {
+            self.exceeded = self.push_row(&combinations).err();
         }
-        let zero = LinearCombination::zero;
-        let combinations = [a(zero()), b(zero()), c(zero())];
-        self.exceeded = self.push_row(combinations).err();
-    }
-
-    fn push_namespace<NR: Into<String>, N: FnOnce() -> NR>(&mut self, _: N) {}
-
-    fn pop_namespace(&mut self) {}
-
-    fn get_root(&mut self) -> &mut Self::Root {
-        self
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bellpepper_core::{ConstraintSystem, SynthesisError as CircuitError};
+
     use super::*;
 
     /// A bit with `num_coefficients` constraints, each with a coefficient of its own.

@@ -10,6 +10,7 @@ pub mod load;
 pub mod probe;
 pub mod seeds;
 pub mod synthetic;
+pub mod wrapped;
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Inputs and right answers for the transforms, from `groth16::domain`. Used on the host (`kernels_ntt_host.rs`) and
+//! Inputs and right answers for the transforms, from `groth16::domain`. Used on the host (`kernels_host/ntt.rs`) and
 //! on GPUs (`gpu_ntt.rs`).
 
 // Each of its users needs a part of it.

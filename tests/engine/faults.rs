@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use blstrs::Scalar;
 use cuzk::actors::gpu_device::DeviceConfig;
 use cuzk::backend::sim::SimFleet;
 use cuzk::backend::WatchdogConfig;
-use cuzk::circuits::{SrsSource, WorkKind, Workload};
+use cuzk::circuits::Workload;
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig, JobHandle};
 use cuzk::error::{DeviceError, EngineError, ScheduleError, SynthesisError};
 use cuzk::groth16::{PackedWitness, R1csShape};
-use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
+use cuzk::ids::PartitionIndex;
 use cuzk::messages::job::{JobEvent, Payload, Placement, Priority, ProofRequest};
 use tokio::time::Instant;
 
 use crate::common;
+use crate::common::wrapped::{Wrapped, Wrapper};
 use crate::simulation::{
     config, device, find, gone, health_becomes, health_of, num_on, prove, simulate, submit_all, with_priority,
 };
@@ -233,29 +233,9 @@ impl Drop for Bomb {
     }
 }
 
-impl Workload for Deadly {
-    fn kind(&self) -> WorkKind {
-        self.workload.kind()
-    }
-
-    fn circuit(&self) -> &CircuitId {
-        self.workload.circuit()
-    }
-
-    fn num_partitions(&self) -> u32 {
-        self.workload.num_partitions()
-    }
-
-    fn digest(&self) -> RequestDigest {
-        self.workload.digest()
-    }
-
-    fn srs(&self) -> SrsSource {
-        self.workload.srs()
-    }
-
-    fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
-        self.workload.record_shape()
+impl Wrapper for Deadly {
+    fn inner(&self) -> &dyn Workload {
+        self.workload.as_ref()
     }
 
     fn synthesize(
@@ -268,10 +248,6 @@ impl Workload for Deadly {
         }
         self.workload.synthesize(partition, shape)
     }
-
-    fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
-        self.workload.public_inputs(partition)
-    }
 }
 
 #[test]
@@ -279,14 +255,14 @@ fn b47_a_synthesizer_that_dies_is_rebuilt_and_loses_no_job() {
     simulate(config("sim:1;stage=10ms"), |engine| async move {
         let before = submit_all(&engine, (2..5).map(|x| request("", &[x, x + 10]))).await;
         let workload = workload(vec![Squares::of(30), Squares::of(31)]);
-        let deadly = Arc::new(Deadly { workload, armed: AtomicBool::new(true) });
+        let deadly = Arc::new(Wrapped(Deadly { workload, armed: AtomicBool::new(true) }));
         let job = engine
             .submit(ProofRequest::new(Payload::Workload(Arc::clone(&deadly) as Arc<dyn Workload>)))
             .await
             .unwrap();
         let after = submit_all(&engine, (5..8).map(|x| request("", &[x, x + 10]))).await;
         assert!(holds(&job.wait().await.unwrap().proof, &[30, 31]));
-        assert!(!deadly.armed.load(Ordering::Acquire), "the Synthesizer died of it");
+        assert!(!deadly.0.armed.load(Ordering::Acquire), "the Synthesizer died of it");
         for (job, x) in before.iter().chain(&after).zip(2..) {
             assert!(holds(&job.wait().await.unwrap().proof, &[x, x + 10]));
         }

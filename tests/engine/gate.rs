@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use blstrs::Scalar;
-use cuzk::circuits::{SrsSource, WorkKind, Workload};
+use cuzk::circuits::Workload;
 use cuzk::error::SynthesisError;
 use cuzk::groth16::{PackedWitness, R1csShape};
-use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
+use cuzk::ids::PartitionIndex;
 use cuzk::messages::job::{Payload, ProofRequest};
+
+use crate::wrapped::{wrapped, Wrapper};
 
 /// Closed until it is opened or dropped. Declared after the engine, so that a test that fails opens it before the
 /// engine joins the threads that wait at it.
@@ -29,7 +30,7 @@ impl Gate {
     /// The same work, whose witnesses are made once the gate is open.
     pub fn before(&self, request: ProofRequest) -> ProofRequest {
         let Payload::Workload(workload) = request.payload else { panic!("tests submit workloads") };
-        let payload = Payload::Workload(Arc::new(Gated { bar: Arc::clone(&self.0), workload }));
+        let payload = Payload::Workload(wrapped(Gated { bar: Arc::clone(&self.0), workload }));
         ProofRequest { payload, ..request }
     }
 }
@@ -46,29 +47,9 @@ struct Gated {
     workload: Arc<dyn Workload>,
 }
 
-impl Workload for Gated {
-    fn kind(&self) -> WorkKind {
-        self.workload.kind()
-    }
-
-    fn circuit(&self) -> &CircuitId {
-        self.workload.circuit()
-    }
-
-    fn num_partitions(&self) -> u32 {
-        self.workload.num_partitions()
-    }
-
-    fn digest(&self) -> RequestDigest {
-        self.workload.digest()
-    }
-
-    fn srs(&self) -> SrsSource {
-        self.workload.srs()
-    }
-
-    fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
-        self.workload.record_shape()
+impl Wrapper for Gated {
+    fn inner(&self) -> &dyn Workload {
+        self.workload.as_ref()
     }
 
     fn synthesize(
@@ -79,9 +60,5 @@ impl Workload for Gated {
         let closed = self.bar.is_open.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.bar.opened.wait_while(closed, |is_open| !*is_open));
         self.workload.synthesize(partition, shape)
-    }
-
-    fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
-        self.workload.public_inputs(partition)
     }
 }

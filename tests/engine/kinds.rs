@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use blstrs::Scalar;
-use cuzk::circuits::{SrsSource, WorkKind, Workload};
-use cuzk::error::{RequestError, SynthesisError};
-use cuzk::groth16::{PackedWitness, R1csShape, VerifyingKey};
-use cuzk::ids::{CircuitId, PartitionIndex, RequestDigest};
+use cuzk::circuits::{WorkKind, Workload};
+use cuzk::error::RequestError;
+use cuzk::groth16::VerifyingKey;
 use cuzk::messages::job::{Payload, ProofRequest};
 
+use crate::common::wrapped::{wrapped, Wrapper};
 use crate::squares::{workload, Squares};
 
 pub const ALL_KINDS: [WorkKind; 5] =
@@ -32,7 +31,7 @@ struct Posing {
 
 fn posing(kind: WorkKind, verdict: Verdict, xs: &[u64]) -> Arc<dyn Workload> {
     let workload = workload(xs.iter().map(|&x| Squares::of(x)).collect());
-    Arc::new(Posing { kind, verdict, workload })
+    wrapped(Posing { kind, verdict, workload })
 }
 
 pub fn of_kind(kind: WorkKind, request_id: &str, xs: &[u64]) -> ProofRequest {
@@ -45,41 +44,13 @@ pub fn judged(verdict: Verdict, xs: &[u64]) -> Arc<dyn Workload> {
     posing(WorkKind::Custom, verdict, xs)
 }
 
-impl Workload for Posing {
+impl Wrapper for Posing {
+    fn inner(&self) -> &dyn Workload {
+        self.workload.as_ref()
+    }
+
     fn kind(&self) -> WorkKind {
         self.kind
-    }
-
-    fn circuit(&self) -> &CircuitId {
-        self.workload.circuit()
-    }
-
-    fn num_partitions(&self) -> u32 {
-        self.workload.num_partitions()
-    }
-
-    fn digest(&self) -> RequestDigest {
-        self.workload.digest()
-    }
-
-    fn srs(&self) -> SrsSource {
-        self.workload.srs()
-    }
-
-    fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
-        self.workload.record_shape()
-    }
-
-    fn synthesize(
-        &self,
-        partition: PartitionIndex,
-        shape: &R1csShape,
-    ) -> Result<PackedWitness, SynthesisError> {
-        self.workload.synthesize(partition, shape)
-    }
-
-    fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
-        self.workload.public_inputs(partition)
     }
 
     fn verify_job(&self, _: &VerifyingKey, _: &[u8]) -> Result<(), RequestError> {

@@ -4,9 +4,6 @@
 //! leaves: whatever repeats, repeats in the same form. Its nodes are random, so no hash of it is right; witnesses do
 //! not ask.
 
-use std::fmt::Display;
-
-use bellpepper_core::Circuit;
 use blstrs::Scalar;
 use ff::Field;
 use filecoin_hashers::poseidon::PoseidonDomain;
@@ -24,11 +21,13 @@ use storage_proofs_update::{EmptySectorUpdate, EmptySectorUpdateCompound};
 use super::names::variable_name;
 use super::writer::node;
 use super::{porep, post, snap, Misfit, Path};
+use crate::circuits::library::refused;
 use crate::circuits::vanilla::{DataPath, SectorTree, TreePath};
 use crate::circuits::workload::catch_panic;
 use crate::error::SynthesisError;
 use crate::groth16::density::Density;
 use crate::groth16::packed::{PackedWitness, VariableClasses};
+use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::Assignment;
 
 /// Instances are the same every time: a check that fails does so in every process.
@@ -144,8 +143,10 @@ fn compare_porep<T: SectorTree>(
             params,
             None,
         )
+        .map(synthesis)
+        .map_err(refused)
     };
-    compare(circuit, |classes| porep::witness(classes, &commitments, &[native]))
+    compare(&circuit, |classes| porep::witness(classes, &commitments, &[native]))
 }
 
 /// PoSt with trees whose paths have `arities`.
@@ -169,14 +170,12 @@ fn compare_post<T: SectorTree>(arities: &[usize], nodes: &mut Nodes) -> Result<(
         .collect();
     let circuit = || {
         let sectors = sectors.iter().map(|(public, proof)| fallback::Sector::<T>::circuit(public, proof));
-        Ok::<_, SynthesisError>(FallbackPoStCircuit::<T> {
-            prover_id: None,
-            sectors: sectors.collect::<Result<_, _>>().map_err(crate::circuits::library::refused)?,
-        })
+        let sectors = sectors.collect::<Result<_, _>>().map_err(refused)?;
+        Ok(synthesis(FallbackPoStCircuit::<T> { prover_id: None, sectors }))
     };
     let places: Vec<_> =
         sectors.iter().map(|(public, proof)| post::Place { comm_r: public.comm_r.into(), proof }).collect();
-    compare(circuit, |classes| post::witness(classes, &places))
+    compare(&circuit, |classes| post::witness(classes, &places))
 }
 
 /// SnapDeals of the circuit with `params` and trees whose paths have `arities`.
@@ -234,27 +233,27 @@ fn compare_snap<T: SectorTree>(
             &params,
             None,
         )
+        .map(synthesis)
+        .map_err(refused)
     };
     let partition = snap::Partition { params: &params, inputs: &inputs, number: inputs.k, proof: &proof };
-    compare(circuit, |classes| snap::witness(classes, &partition))
+    compare(&circuit, |classes| snap::witness(classes, &partition))
 }
 
 /// Makes a witness in both ways. Variables count as bits where the library's value is one: it has to be the same
 /// value, whatever it is filed as.
-fn compare<C: Circuit<Scalar>, E: Display>(
-    circuit: impl Fn() -> Result<C, E>,
+fn compare<'a>(
+    circuit: &dyn Fn() -> Result<Synthesis<'a>, SynthesisError>,
     native: impl FnOnce(&VariableClasses) -> Result<PackedWitness, Misfit>,
 ) -> Result<(), String> {
-    let circuit = || circuit().map_err(|error| SynthesisError::Circuit(error.to_string()));
-    let library =
-        catch_panic(|| Assignment::synthesize(circuit()?, 0, 0)).map_err(|error| error.to_string())?;
+    let library = catch_panic(|| Assignment::collect(circuit()?)).map_err(|error| error.to_string())?;
     let values = &library.aux_assignment;
     let mut dense = Density::new(values.len());
     let is_dense = |value: Scalar| value != Scalar::ZERO && value != Scalar::ONE;
     (0..values.len()).filter(|&aux| is_dense(values[aux])).for_each(|aux| dense.set(aux));
     let classes = VariableClasses::from_dense(dense);
     let native = native(&classes).map_err(|misfit| match misfit {
-        Misfit::NotABit { aux } => name_difference(&circuit, aux),
+        Misfit::NotABit { aux } => name_difference(circuit, aux),
         other => other.to_string(),
     })?;
     let library = PackedWitness::pack(&library, &classes).expect("bits are those that are");
@@ -265,14 +264,11 @@ fn compare<C: Circuit<Scalar>, E: Display>(
     }
     match first_difference(&classes, &library, &native) {
         None => Ok(()),
-        Some(aux) => Err(name_difference(&circuit, aux)),
+        Some(aux) => Err(name_difference(circuit, aux)),
     }
 }
 
-fn name_difference<C: Circuit<Scalar>>(
-    circuit: &impl Fn() -> Result<C, SynthesisError>,
-    aux: usize,
-) -> String {
+fn name_difference<'a>(circuit: &dyn Fn() -> Result<Synthesis<'a>, SynthesisError>, aux: usize) -> String {
     let name = circuit().map_or_else(|error| error.to_string(), |circuit| variable_name(circuit, aux));
     format!("variable {aux} ({name}) differs")
 }
@@ -360,15 +356,16 @@ mod tests {
         let public = PublicSector { id: SectorId::from(1), comm_r: nodes.replica() };
         let circuit = || {
             fallback::Sector::<SectorShapeBase>::circuit(&public, &sector)
-                .map(|sector| FallbackPoStCircuit { prover_id: None, sectors: vec![sector] })
+                .map(|sector| synthesis(FallbackPoStCircuit { prover_id: None, sectors: vec![sector] }))
+                .map_err(refused)
         };
         let mut other = sector.clone();
         other.comm_c = nodes.replica();
         let place = post::Place { comm_r: public.comm_r.into(), proof: &other };
-        let why = compare(circuit, |classes| post::witness(classes, &[place])).unwrap_err();
+        let why = compare(&circuit, |classes| post::witness(classes, &[place])).unwrap_err();
         assert_eq!(why, "variable 1 (outer namespace/sector_0/comm_c/num) differs");
         let place = post::Place { comm_r: Scalar::from(7), proof: &sector };
-        let why = compare(circuit, |classes| post::witness(classes, &[place])).unwrap_err();
+        let why = compare(&circuit, |classes| post::witness(classes, &[place])).unwrap_err();
         assert_eq!(why, "public input 1 differs");
     }
 }

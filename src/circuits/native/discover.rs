@@ -22,6 +22,7 @@ use rand_chacha::ChaCha8Rng;
 use super::names::variable_name;
 use super::sha256::{compress, BlockKind, BlockLayout, Layouts, Run, INITIAL_STATE, NUM_SIGNALS};
 use crate::error::SynthesisError;
+use crate::groth16::sink::synthesis;
 use crate::groth16::Assignment;
 
 const NUM_SAMPLES: usize = 128;
@@ -123,7 +124,7 @@ fn discover_block(kind: BlockKind, rng: &mut ChaCha8Rng) -> Result<BlockLayout, 
             .max_by_key(|(_, len)| *len);
         let Some((place, len)) = longest else {
             let aux = samples[0].num_inputs() + at;
-            let name = variable_name(samples[0].clone(), aux);
+            let name = variable_name(synthesis(samples[0].clone()), aux);
             return Err(DiscoveryError::Unmatched { block: kind.name(), aux: at, name });
         };
         runs.push(place.run(len));
@@ -169,13 +170,13 @@ fn variable_fingerprints(samples: &[BlockSample]) -> Result<Vec<u128>, Discovery
     let mut fingerprints: Vec<u128> = Vec::new();
     for (number, sample) in samples.iter().enumerate() {
         let num_inputs = sample.num_inputs();
-        let values = Assignment::synthesize(sample.clone(), 1, 0)?.aux_assignment;
+        let values = Assignment::collect(synthesis(sample.clone()))?.aux_assignment;
         fingerprints.resize(values.len() - num_inputs, 0);
         for (at, value) in values[num_inputs..].iter().enumerate() {
             if *value == Scalar::ONE {
                 fingerprints[at] |= 1 << number;
             } else if *value != Scalar::ZERO {
-                let name = variable_name(sample.clone(), num_inputs + at);
+                let name = variable_name(synthesis(sample.clone()), num_inputs + at);
                 return Err(DiscoveryError::NotABit { block: sample.kind.name(), aux: at, name });
             }
         }
@@ -212,7 +213,7 @@ mod tests {
         }) {
             let mut words = [first, second].into_iter().cycle();
             let sample = BlockSample::new(kind, 11, || words.next().unwrap());
-            let library = Assignment::synthesize(sample.clone(), 1, 0).unwrap().aux_assignment;
+            let library = Assignment::collect(synthesis(sample.clone())).unwrap().aux_assignment;
             let (mut state, mut signals) = (sample.state, [0; NUM_SIGNALS]);
             compress(&mut state, &sample.message, &mut signals);
             let bits = LAYOUTS.of(kind).values(&signals);

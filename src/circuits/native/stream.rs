@@ -1,14 +1,13 @@
 //! The library's synthesis as a stream: a witness is held against it variable by variable, so that a circuit whose
 //! values take gigabytes can be compared in the memory of its packed witness.
 
-use bellpepper_core::{
-    Circuit, ConstraintSystem, Index, LinearCombination, SynthesisError as CircuitError, Variable,
-};
+use bellpepper_core::SynthesisError as CircuitError;
 use blstrs::Scalar;
 use ff::Field;
 
 use crate::error::SynthesisError;
 use crate::groth16::packed::{PackedWitness, VariableClasses};
+use crate::groth16::sink::{self, Sink, Synthesis, Wants};
 
 /// Compares `witness` with what `circuit` allocates.
 ///
@@ -17,8 +16,8 @@ use crate::groth16::packed::{PackedWitness, VariableClasses};
 ///
 /// # Panics
 /// If `witness` does not fit `classes`.
-pub(in crate::circuits) fn compare_streamed<C: Circuit<Scalar>>(
-    circuit: C,
+pub(in crate::circuits) fn compare_streamed(
+    circuit: Synthesis<'_>,
     witness: &PackedWitness,
     classes: &VariableClasses,
 ) -> Result<(), SynthesisError> {
@@ -26,7 +25,7 @@ pub(in crate::circuits) fn compare_streamed<C: Circuit<Scalar>>(
     let mut comparing =
         Comparing { witness, classes, num_inputs: 0, num_aux: 0, num_dense: 0, difference: None };
     comparing.check_input(Scalar::ONE);
-    circuit.synthesize(&mut comparing).map_err(|error| SynthesisError::Circuit(error.to_string()))?;
+    sink::synthesize(circuit, &mut comparing)?;
     comparing.finish().map_err(SynthesisError::Circuit)
 }
 
@@ -84,50 +83,26 @@ impl Comparing<'_> {
     }
 }
 
-impl ConstraintSystem<Scalar> for Comparing<'_> {
-    type Root = Self;
-
-    fn alloc<F, A, AR>(&mut self, _: A, value: F) -> Result<Variable, CircuitError>
-    where
-        F: FnOnce() -> Result<Scalar, CircuitError>,
-        A: FnOnce() -> AR,
-        AR: Into<String>,
-    {
-        self.check_aux(value()?);
-        Ok(Variable::new_unchecked(Index::Aux(self.num_aux - 1)))
+impl Sink for Comparing<'_> {
+    fn wants(&self) -> Wants {
+        Wants { values: true, ..Wants::default() }
     }
 
-    fn alloc_input<F, A, AR>(&mut self, _: A, value: F) -> Result<Variable, CircuitError>
-    where
-        F: FnOnce() -> Result<Scalar, CircuitError>,
-        A: FnOnce() -> AR,
-        AR: Into<String>,
-    {
-        self.check_input(value()?);
-        Ok(Variable::new_unchecked(Index::Input(self.num_inputs - 1)))
+    fn aux(&mut self, _: usize, value: Option<Scalar>) -> Result<(), CircuitError> {
+        self.check_aux(value.ok_or(CircuitError::AssignmentMissing)?);
+        Ok(())
     }
 
-    fn enforce<A, AR, LA, LB, LC>(&mut self, _: A, _: LA, _: LB, _: LC)
-    where
-        A: FnOnce() -> AR,
-        AR: Into<String>,
-        LA: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-        LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-        LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-    {
-    }
-
-    fn push_namespace<NR: Into<String>, N: FnOnce() -> NR>(&mut self, _: N) {}
-
-    fn pop_namespace(&mut self) {}
-
-    fn get_root(&mut self) -> &mut Self::Root {
-        self
+    fn input(&mut self, _: usize, value: Option<Scalar>) -> Result<(), CircuitError> {
+        self.check_input(value.ok_or(CircuitError::AssignmentMissing)?);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bellpepper_core::{Circuit, ConstraintSystem};
+
     use super::*;
     use crate::groth16::density::Density;
 
@@ -158,7 +133,7 @@ mod tests {
         let compare = |circuit: Small, spoil: fn(&mut PackedWitness)| {
             let mut witness = witness.clone();
             spoil(&mut witness);
-            compare_streamed(circuit, &witness, &classes).map_err(|error| error.to_string())
+            compare_streamed(sink::synthesis(circuit), &witness, &classes).map_err(|error| error.to_string())
         };
         let said = |what: &str| Err(format!("circuit refused its inputs: {what}"));
         assert_eq!(compare(circuit, |_| ()), Ok(()));

@@ -188,7 +188,8 @@ pub(super) fn fill<T: Sync>(
     // The head may be of any length.
     writer.end = begin;
     let Stretch { mut bits, mut inputs, .. } = writer.finish()?;
-    let stretches = fill_parts(classes, begin, &mut dense[num_dense..], parts, part)?;
+    let part = |writer: &mut Writer<'_>, number: usize| part(writer, &parts[number]);
+    let stretches = fill_parts(classes, begin, &mut dense[num_dense..], parts.len(), &part)?;
     for stretch in stretches {
         let words = &mut bits[stretch.bits_begin / 64..];
         words.iter_mut().zip(&stretch.bits).for_each(|(word, bits)| *word |= bits);
@@ -197,32 +198,33 @@ pub(super) fn fill<T: Sync>(
     Ok(PackedWitness { inputs, bits, dense })
 }
 
-fn fill_parts<T: Sync>(
+/// `part(writer, number)` for each of `num_parts` stretches.
+fn fill_parts(
     classes: &VariableClasses,
     begin: usize,
     dense: &mut [Scalar],
-    parts: &[T],
-    part: impl Fn(&mut Writer<'_>, &T) + Sync,
+    num_parts: usize,
+    part: &(dyn Fn(&mut Writer<'_>, usize) + Sync),
 ) -> Result<Vec<Stretch>, Misfit> {
     let num_aux = classes.num_aux();
-    let len = (num_aux - begin) / parts.len().max(1);
-    if begin + len * parts.len() != num_aux {
-        return Err(Misfit::Uneven { num_aux: num_aux - begin, parts: parts.len() });
+    let len = (num_aux - begin) / num_parts.max(1);
+    if begin + len * num_parts != num_aux {
+        return Err(Misfit::Uneven { num_aux: num_aux - begin, parts: num_parts });
     }
     let mut rest = dense;
-    let mut writers = Vec::with_capacity(parts.len());
-    for number in 0..parts.len() {
+    let mut stretches = Vec::with_capacity(num_parts);
+    for number in 0..num_parts {
         let first = begin + number * len;
         let (own, others) = rest.split_at_mut(dense_within(classes, first, first + len));
         rest = others;
-        writers.push((first, own));
+        stretches.push((first, own));
     }
-    writers
+    stretches
         .into_par_iter()
-        .zip(parts)
-        .map(|((first, dense), values)| {
+        .enumerate()
+        .map(|(number, (first, dense))| {
             let mut writer = Writer::new(classes, first, first + len, dense);
-            part(&mut writer, values);
+            part(&mut writer, number);
             writer.finish()
         })
         .collect()

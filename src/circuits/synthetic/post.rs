@@ -6,7 +6,6 @@ use filecoin_hashers::{HashFunction, Hasher};
 use filecoin_proofs::FallbackPoStSectorProof;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
-use rayon::prelude::*;
 use serde_json::{json, Map, Value};
 use storage_proofs_core::sector::SectorId;
 use storage_proofs_post::fallback::{self, PublicSector};
@@ -18,7 +17,7 @@ use crate::circuits::library::refused_request;
 use crate::circuits::post::{challenged_leaf, config, public_params, PublicInputs};
 use crate::circuits::request::prover_id;
 use crate::circuits::vanilla::{Node, SectorTree, TreeForm};
-use crate::circuits::{FilecoinRequest, ProofKind};
+use crate::circuits::{parallel, FilecoinRequest, ProofKind};
 use crate::error::RequestError;
 
 pub(super) fn generate<Tree: SectorTree>(
@@ -61,16 +60,13 @@ pub(super) fn generate<Tree: SectorTree>(
         })
         .collect();
     let form = TreeForm::replica(options.sector_size);
-    let sectors: Vec<Sector> = seeds
-        .into_par_iter()
-        .enumerate()
-        .map(|(place, seed)| {
-            let leaf =
-                |number| challenged_leaf(&config, &params.vanilla_params, &inputs, place, number) as usize;
-            let leaves = (0..config.challenge_count).map(leaf).collect();
-            Sector::draw::<Tree>(numbers[place], leaves, form, seed)
-        })
-        .collect::<Result<_, _>>()?;
+    let sector = |place: usize| {
+        let leaf = |number| challenged_leaf(&config, &params.vanilla_params, &inputs, place, number) as usize;
+        let leaves = (0..config.challenge_count).map(leaf).collect();
+        Sector::draw::<Tree>(numbers[place], leaves, form, seeds[place])
+    };
+    let sectors = parallel::map(seeds.len(), &sector);
+    let sectors: Vec<Sector> = sectors.into_iter().collect::<Result<_, _>>()?;
     let listed: Vec<Value> = sectors
         .iter()
         .map(|sector| json!({ "sector_number": sector.number, "comm_r": hex::encode(sector.comm_r) }))

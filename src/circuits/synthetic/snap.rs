@@ -12,7 +12,6 @@ use filecoin_hashers::sha256::Sha256Domain;
 use filecoin_hashers::{HashFunction, Hasher};
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
-use rayon::prelude::*;
 use storage_proofs_update::constants::h_default;
 use storage_proofs_update::{phi, rho, ChallengeProof, Challenges, PartitionProof, PublicParams};
 
@@ -21,7 +20,7 @@ use super::{random_node, Facts, SyntheticJob, SyntheticOptions};
 use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
 use crate::circuits::library::refused_request;
 use crate::circuits::vanilla::{Node, SectorTree, TreeForm};
-use crate::circuits::{FilecoinRequest, ProofKind};
+use crate::circuits::{parallel, FilecoinRequest, ProofKind};
 use crate::error::RequestError;
 
 /// Runs of a tree, unless the sector has fewer leaves: four or more in the nodes of each encoding factor (there are
@@ -39,10 +38,9 @@ pub(super) fn generate<Tree: SectorTree>(
     };
     let params = PublicParams::from_sector_size(options.sector_size.bytes());
     let update = Update::draw(&params, options, &mut rng);
-    let proofs: Vec<Vec<u8>> = (0..params.partition_count)
-        .into_par_iter()
-        .map(|k| bincode::serialize(&update.partition::<Tree>(k, &params)).map_err(refused_request))
-        .collect::<Result<_, _>>()?;
+    let partition = |k| bincode::serialize(&update.partition::<Tree>(k, &params)).map_err(refused_request);
+    let proofs = parallel::map(params.partition_count, &partition);
+    let proofs: Vec<Vec<u8>> = proofs.into_iter().collect::<Result<_, _>>()?;
     let (miner_id, sector_number) =
         (1000 + u64::from(rng.next_u32() % 1_000_000), 1 + u64::from(rng.next_u32() % 1_000_000));
     let comm_d_new = update.data.root();

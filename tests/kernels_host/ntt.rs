@@ -1,10 +1,4 @@
-//! The kernels of `ntt.cu` and `quotient.cu`, run on the host thread by thread under sanitizers, against the CPU's
-//! transforms. Needs a C++17 compiler named by `CXX`, or `c++`; fails without one.
-
-#[path = "common/harness.rs"]
-mod harness;
-#[path = "common/ntt_cases.rs"]
-mod ntt_cases;
+//! The kernels of `ntt.cu` and `quotient.cu`, run thread by thread, against the CPU's transforms.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,7 +9,9 @@ use blst::blst_fr;
 use blstrs::Scalar;
 use cuzk::policy::ntt_plan::{self, NttPlan, Order, Step, Vector};
 use ff::Field;
-use ntt_cases::{assert_same, bit_reversed, random_scalars, transformed};
+
+use crate::harness;
+use crate::ntt_cases::{self, assert_same, bit_reversed, random_scalars, transformed};
 
 static HARNESS: LazyLock<PathBuf> = LazyLock::new(|| harness::build("ntt_harness"));
 

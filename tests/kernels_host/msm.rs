@@ -1,10 +1,4 @@
-//! The kernels of a multi-exponentiation, run thread by thread on the host under AddressSanitizer and
-//! UndefinedBehaviorSanitizer, against blstrs. Needs a C++17 compiler named by `CXX`, or `c++`; fails without one.
-
-#[path = "common/harness.rs"]
-mod harness;
-#[path = "common/msm_cases.rs"]
-mod msm_cases;
+//! The kernels of a multi-exponentiation, run thread by thread, against blstrs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,9 +9,11 @@ use blst::{blst_fp, blst_fp2};
 use blstrs::{G1Projective, G2Projective, Scalar};
 use cuzk::policy::msm_plan::{Group, MsmPlan};
 use group::Group as _;
-use msm_cases::cuzk_raw::Raw;
-use msm_cases::{base_kinds, bases, expected, raw_scalars, scalar_kinds, Curve12381};
 use rayon::prelude::*;
+
+use crate::harness;
+use crate::msm_cases::cuzk_raw::Raw;
+use crate::msm_cases::{self, base_kinds, bases, expected, raw_scalars, scalar_kinds, Curve12381};
 
 static HARNESS: LazyLock<PathBuf> = LazyLock::new(|| harness::build("msm_harness"));
 

@@ -1,12 +1,4 @@
-//! The kernels of `spmv.cu`, run on the host thread by thread under sanitizers, against the host's evaluation. Needs a
-//! C++17 compiler named by `CXX`, or `c++`; fails without one.
-
-#[path = "common/harness.rs"]
-mod harness;
-#[path = "common/spmv_cases.rs"]
-mod spmv_cases;
-#[path = "common/synthetic.rs"]
-mod synthetic;
+//! The kernels of `spmv.cu`, run thread by thread, against the host's evaluation.
 
 use std::io::Write;
 use std::ops::Range;
@@ -21,7 +13,10 @@ use cuzk::error::SynthesisError;
 use cuzk::groth16::shape::{Table, TILE_ROWS};
 use cuzk::groth16::{Matrix, PackedWitness, R1csShape};
 use ff::Field;
-use synthetic::{Synthetic, Values};
+
+use crate::harness;
+use crate::spmv_cases;
+use crate::synthetic::{Synthetic, Values};
 
 static HARNESS: LazyLock<PathBuf> = LazyLock::new(|| harness::build("spmv_harness"));
 
