@@ -4,7 +4,9 @@
 //! (`CUZK_<SECTION>_<KEY>`, read once and never written), command-line flags. Every key is listed in
 //! `config.example.toml`; a key that is not in [`Config`] is an error with a suggestion, never ignored.
 
+mod daemon;
 mod engine;
+mod legacy;
 mod load;
 mod values;
 
@@ -15,8 +17,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::ConfigError;
 use crate::journal::{RETENTION_AGE_S, RETENTION_COUNT};
 
+pub use daemon::{DaemonConfig, DEFAULT_LISTEN, DEFAULT_STATUS_LISTEN};
 pub use engine::{BACKENDS_BUILT, BACKENDS_NOT_BUILT};
-pub use values::{ByteSize, DeviceChoice, LogFormat, MemoryBudget};
+pub use values::{
+    ByteSize, DeviceChoice, ListenAddress, ListenAddresses, LogFormat, LogRotation, MemoryBudget, SocketMode,
+};
 
 /// Environment variable that names the configuration file.
 pub const CONFIG_FILE_VARIABLE: &str = "CUZK_CONFIG";
@@ -35,6 +40,7 @@ const RETENTION_AGE_S_MAX: u64 = 366 * 86_400;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    pub daemon: DaemonConfig,
     pub gpus: GpusConfig,
     pub memory: MemoryConfig,
     pub scheduler: SchedulerConfig,
@@ -43,6 +49,9 @@ pub struct Config {
     pub journal: JournalConfig,
     pub logging: LoggingConfig,
     pub telemetry: TelemetryConfig,
+    /// Keys of the file that were read under another name or have no effect, in words: for the log.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
 }
 
 /// `[gpus]`: which devices prove, and how each is treated.
@@ -175,6 +184,9 @@ pub struct LoggingConfig {
     pub format: LogFormat,
     /// Empty: standard error.
     pub file: String,
+    pub rotation: LogRotation,
+    /// Files that are kept when they are rotated.
+    pub retained_files: u32,
 }
 
 /// `[telemetry]`: what is recorded of the engine's work.
@@ -183,11 +195,19 @@ pub struct LoggingConfig {
 pub struct TelemetryConfig {
     /// File that events are written to. Empty: none are made.
     pub event_log: String,
+    /// Collector that spans are sent to, such as `http://127.0.0.1:4317`. Empty: none.
+    pub otlp_endpoint: String,
 }
 
 impl Default for LoggingConfig {
     fn default() -> Self {
-        Self { level: "warn".to_owned(), format: LogFormat::Text, file: String::new() }
+        Self {
+            level: "warn".to_owned(),
+            format: LogFormat::Text,
+            file: String::new(),
+            rotation: LogRotation::Never,
+            retained_files: 7,
+        }
     }
 }
 
@@ -260,6 +280,8 @@ impl Config {
         within("journal.retention_age_s", self.journal.retention_age_s, 1, RETENTION_AGE_S_MAX)?;
         at_least("gpus.memory_budget", self.gpus.memory_budget, 64 << 20)?;
         at_least("memory.budget", self.memory.budget, 1 << 20)?;
+        within("logging.retained_files", self.logging.retained_files.into(), 1, 10_000)?;
+        self.daemon.validate()?;
         self.warmup_circuits()?;
         self.check_critical_reserve()?;
         crate::telemetry::parse_filter(&self.logging.level)

@@ -44,7 +44,7 @@ use crate::messages::job::{
     BlindingSource, CancelJob, CancelOutcome, JobAccepted, Payload, Priority, ProofRequest, SubmitJob,
 };
 use crate::messages::journal::Durability;
-use crate::messages::lifecycle::Shutdown;
+use crate::messages::lifecycle::{Reconfigure, RuntimeSettings, Shutdown};
 use crate::messages::status::{EngineStatus, Readiness};
 use crate::messages::synthesis::{DecodeRequest, DecodedRequest};
 
@@ -135,7 +135,8 @@ impl Engine {
     /// [`EngineError::Request`] naming the field, [`EngineError::Schedule`] if the queue is full, the engine is
     /// shutting down or no device can ever serve it, [`EngineError::Journal`] if the journal cannot be written.
     pub async fn submit(&self, request: ProofRequest) -> Result<JobHandle, EngineError> {
-        let span = tracing::info_span!("job", request_id = %request.request_id);
+        // At the highest level: every line about a job names it, whatever the filter lets through.
+        let span = tracing::error_span!("job", job = tracing::field::Empty, request_id = %request.request_id);
         let priority = request.priority;
         let rank = priority.unwrap_or_else(|| own_priority(&request.payload));
         if rank != Priority::Critical {
@@ -205,6 +206,12 @@ impl Engine {
     /// As [`Engine::cancel`].
     pub fn cancel_blocking(&self, job: JobId) -> Result<CancelOutcome, EngineError> {
         block_on(self.cancel(job))
+    }
+
+    /// Other settings from now on; [`crate::config::Config::runtime_settings`] makes them. Nothing that was let in under the
+    /// former ones is put out. Waits for nothing.
+    pub fn reconfigure(&self, settings: RuntimeSettings) {
+        self.inner.links.reconfigure.do_send(Reconfigure { settings });
     }
 
     /// The engine's state: the last snapshot that was published. Waits for nothing, least of all for proving.

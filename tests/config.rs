@@ -74,7 +74,8 @@ fn every_key_of_the_template_is_explained() {
     let keys = explained_keys();
     assert_eq!(keys.len(), keys_of(&defaults).len());
     for (key, comment) in keys {
-        let is_size = key.ends_with("budget") || key.ends_with("_reserve");
+        let is_size =
+            ["budget", "_reserve", "_bytes", "_bytes_in_flight"].iter().any(|end| key.ends_with(end));
         let is_number = value_of(&key).is_integer();
         assert!(comment.len() > 60, "`{key}` needs its meaning");
         if is_number {

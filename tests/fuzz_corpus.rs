@@ -175,3 +175,23 @@ fn requests() {
         serde_json::from_slice::<RequestFile>(&seed(&format!("request_json/{name}"))).unwrap();
     }
 }
+
+/// What a caller's message is taken for, as the fuzz target does it.
+#[cfg(feature = "daemon")]
+fn wire_request(bytes: &[u8]) -> Option<cuzk::circuits::request::WireRequest> {
+    use prost::Message;
+    let message = cuzk_wire::v1::ProveRequest::decode(bytes).ok()?;
+    cuzk::circuits::request::WireRequest::from_wire(message.submit?).ok()
+}
+
+#[cfg(feature = "daemon")]
+#[test]
+fn messages_of_callers() {
+    for name in ["winning", "window", "snap", "porep-bare", "porep-wrapped"] {
+        let request = wire_request(&seed(&format!("wire/{name}"))).expect(name);
+        assert!(request.request.proof_kind.is_some(), "{name}");
+    }
+    for (name, bytes) in bad_seeds("wire") {
+        assert!(wire_request(&bytes).is_none(), "{name}");
+    }
+}

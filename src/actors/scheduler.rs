@@ -58,7 +58,7 @@ use crate::messages::events::EventSink;
 use crate::messages::job::{JobEvent, JobResult, ReleaseTicket};
 use crate::messages::lifecycle::Drained;
 use crate::messages::srs::SrsPreloaded;
-use crate::messages::status::{EngineStatus, StatusBoard, Totals};
+use crate::messages::status::{EngineStatus, StatusBoard, StepTimes, Totals};
 use crate::messages::synthesis::SynthesizerAddress;
 use crate::policy::admission::{Identities, WorkIdentity};
 use crate::policy::batch::BatchPolicy;
@@ -90,6 +90,7 @@ pub struct SchedulerConfig {
 
 /// A job that has ended, kept so that the same request attaches to it.
 struct EndedJob {
+    name: String,
     request_id: String,
     identity: Option<WorkIdentity>,
     accepted: JobEvent,
@@ -116,6 +117,8 @@ pub struct Scheduler {
     ended: HashMap<JobId, EndedJob>,
     ended_order: VecDeque<JobId>,
     identities: Identities,
+    /// Every job that is known, by what its callers ask for it by.
+    names: HashMap<String, JobId>,
     /// Of them: they have a limit of their own.
     num_critical: usize,
     /// Partitions without a witness.
@@ -150,6 +153,7 @@ pub struct Scheduler {
     /// The devices' own figures, for the status alone: no decision is made by them.
     board: StatusBoard,
     published_at: Option<Duration>,
+    step_times: StepTimes,
     told: Told,
 }
 
@@ -173,6 +177,7 @@ impl Scheduler {
             ended: HashMap::new(),
             ended_order: VecDeque::new(),
             identities: Identities::default(),
+            names: HashMap::new(),
             num_critical: 0,
             waiting: Backlog::new(config.queue),
             ready: Backlog::new(config.queue),
@@ -196,6 +201,7 @@ impl Scheduler {
             status,
             board,
             published_at: None,
+            step_times: StepTimes::default(),
             told: Told::default(),
             config,
         }

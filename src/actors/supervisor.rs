@@ -34,11 +34,11 @@ use crate::error::ErrorClass;
 use crate::ids::DeviceId;
 use crate::journal::OpenJournal;
 use crate::messages::events::EventSink;
-use crate::messages::job::{CancelJob, SubmitJob};
+use crate::messages::job::{CancelJob, FindJob, SubmitJob};
 use crate::messages::journal::AttachJob;
 use crate::messages::lifecycle::{
-    ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Shutdown,
-    StopActor, Withdrawal,
+    ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Reconfigure,
+    Shutdown, StopActor, Withdrawal,
 };
 use crate::messages::srs::{EvictCircuit, PreloadCircuit};
 use crate::messages::status::{EngineStatus, StatusBoard};
@@ -67,6 +67,8 @@ pub struct EngineLinks {
     pub preload: Recipient<PreloadCircuit>,
     pub evict: Recipient<EvictCircuit>,
     pub attach: Recipient<AttachJob>,
+    pub find: Recipient<FindJob>,
+    pub reconfigure: Recipient<Reconfigure>,
     /// Changes when the Synthesizer is rebuilt.
     pub decode: watch::Receiver<Recipient<DecodeRequest>>,
     pub shutdown: Recipient<Shutdown>,
@@ -376,6 +378,8 @@ impl Actor for Supervisor {
             preload: self.scheduler().clone().recipient(),
             evict: self.scheduler().clone().recipient(),
             attach: self.scheduler().clone().recipient(),
+            find: self.scheduler().clone().recipient(),
+            reconfigure: self.scheduler().clone().recipient(),
             decode: decode_reader,
             shutdown: ctx.address().recipient(),
             status,

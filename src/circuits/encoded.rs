@@ -85,14 +85,29 @@ impl Undecoded {
         params_dir: &Path,
         decoders: &[Arc<dyn WorkDecoder>],
     ) -> Result<Arc<dyn Workload>, EngineError> {
-        match self.read()? {
+        self.read()?.decode_here(params_dir, decoders)
+    }
+
+    /// As [`Undecoded::decode`], of a request that is at hand and stays so.
+    ///
+    /// # Errors
+    /// As [`Undecoded::decode`].
+    ///
+    /// # Panics
+    /// If the request is kept elsewhere: [`Undecoded::read`] it first.
+    pub fn decode_here(
+        &self,
+        params_dir: &Path,
+        decoders: &[Arc<dyn WorkDecoder>],
+    ) -> Result<Arc<dyn Workload>, EngineError> {
+        match self {
             Self::Filecoin(request) => Ok(request.decode(params_dir)?),
             Self::Encoded(EncodedWork { format, bytes }) => {
-                let decoder = decoders.iter().find(|decoder| decoder.format() == format);
+                let decoder = decoders.iter().find(|decoder| decoder.format() == format.as_str());
                 let decoder = decoder.ok_or_else(|| RequestError::Unsupported {
                     what: format!("work in format `{format}`: the engine has no decoder of that name"),
                 })?;
-                Ok(decoder.decode(&bytes)?)
+                Ok(decoder.decode(bytes)?)
             }
             Self::Stored(_) => unreachable!("what is read is no place to read from"),
         }

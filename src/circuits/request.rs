@@ -1,6 +1,8 @@
 //! Filecoin proof requests, under the wire's field names.
 
 mod file;
+#[cfg(feature = "daemon")]
+mod wire;
 
 use std::fmt;
 use std::path::Path;
@@ -19,6 +21,8 @@ use crate::ids::{CircuitId, RequestDigest};
 
 pub(in crate::circuits) use file::set_inputs;
 pub use file::{input_folder, json_text, read_input, HexBytes, KindField, RequestFile, RequestPriority};
+#[cfg(feature = "daemon")]
+pub use wire::{WireRequest, REQUEST_ID_BYTES_MAX};
 
 /// The fields of the wire's `SubmitProofRequest` that describe the statement.
 ///
@@ -98,15 +102,15 @@ impl FilecoinRequest {
     ///
     /// # Errors
     /// [`RequestError`] naming the field and the place in it.
-    pub fn decode(self, params_dir: &Path) -> Result<Arc<dyn Workload>, RequestError> {
+    pub fn decode(&self, params_dir: &Path) -> Result<Arc<dyn Workload>, RequestError> {
         let kind = self.proof_kind.ok_or_else(|| self.field_error("proof_kind", "is missing"))?;
         self.check_foreign_fields(kind)?;
         let decoded = catch_panic(|| {
             Ok(match kind {
-                ProofKind::PorepSealCommit => porep::decode(&self, params_dir),
-                ProofKind::SnapDealsUpdate => snap::decode(&self, params_dir),
-                ProofKind::WindowPostPartition => window_post::decode(&self, params_dir),
-                ProofKind::WinningPost => winning_post::decode(&self, params_dir),
+                ProofKind::PorepSealCommit => porep::decode(self, params_dir),
+                ProofKind::SnapDealsUpdate => snap::decode(self, params_dir),
+                ProofKind::WindowPostPartition => window_post::decode(self, params_dir),
+                ProofKind::WinningPost => winning_post::decode(self, params_dir),
             })
         });
         let decoded = decoded.unwrap_or_else(|error| {

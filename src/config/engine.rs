@@ -14,6 +14,7 @@ use crate::engine::{DeviceSpec, EngineConfig};
 use crate::error::ConfigError;
 use crate::ids::DeviceId;
 use crate::journal::{JournalConfig, Retention};
+use crate::messages::lifecycle::RuntimeSettings;
 use crate::policy::batch::BatchPolicy;
 use crate::policy::selector::DeviceSelector;
 
@@ -73,11 +74,38 @@ impl Config {
         Ok(engine)
     }
 
+    /// What of this can be given to an engine that runs. `has_cpu_device`: it has one.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] if the memory budgets together are more than there is.
+    pub fn runtime_settings(&self, has_cpu_device: bool) -> Result<RuntimeSettings, ConfigError> {
+        let seconds = Duration::from_secs;
+        Ok(RuntimeSettings {
+            max_queued_jobs: self.scheduler.max_queued_jobs as usize,
+            max_attempts: self.scheduler.max_attempts,
+            retained_results: self.scheduler.retained_results as usize,
+            affinity_limit: seconds(self.scheduler.affinity_limit_s),
+            batches: BatchPolicy {
+                max_partitions: self.scheduler.batch_partitions,
+                max_time: seconds(self.scheduler.batch_limit_s),
+            },
+            idle_limit: (self.srs.idle_limit_s > 0).then(|| seconds(self.srs.idle_limit_s)),
+            host_memory_budget_bytes: self.host_budgets(has_cpu_device)?.engine_bytes,
+        })
+    }
+
+    /// How long results are kept.
+    pub fn journal_retention(&self) -> Retention {
+        Retention {
+            count: self.journal.retention_count as usize,
+            age: Duration::from_secs(self.journal.retention_age_s),
+        }
+    }
+
     /// The journal, if there is to be one.
     fn journal_config(&self) -> Option<JournalConfig> {
-        let super::JournalConfig { path, retention_count, retention_age_s } = &self.journal;
-        let retention =
-            Retention { count: *retention_count as usize, age: Duration::from_secs(*retention_age_s) };
+        let path = &self.journal.path;
+        let retention = self.journal_retention();
         (!path.is_empty()).then(|| JournalConfig { retention, ..JournalConfig::file(path) })
     }
 

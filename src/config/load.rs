@@ -5,6 +5,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::legacy::{is_legacy_section, legacy, Legacy};
 use super::Config;
 use crate::error::ConfigError;
 
@@ -15,12 +16,14 @@ const SUGGESTION_SIMILARITY_MIN: f64 = 0.55;
 pub(super) struct Loader {
     defaults: Table,
     values: Table,
+    /// See [`Config::warnings`].
+    warnings: Vec<String>,
 }
 
 impl Loader {
     pub(super) fn new() -> Self {
         let defaults = Table::try_from(Config::default()).expect("the default configuration is plain TOML");
-        Self { values: defaults.clone(), defaults }
+        Self { values: defaults.clone(), defaults, warnings: Vec::new() }
     }
 
     pub(super) fn apply_file(&mut self, text: &str, origin: &str) -> Result<(), ConfigError> {
@@ -29,7 +32,7 @@ impl Loader {
             what: error.to_string().trim_end().to_owned(),
         })?;
         for (section, value) in table {
-            if !self.defaults.contains_key(&section) {
+            if !self.defaults.contains_key(&section) && !is_legacy_section(&section) {
                 return Err(self.unknown(&section));
             }
             let Value::Table(entries) = value else {
@@ -65,10 +68,19 @@ impl Loader {
 
     fn set(&mut self, section: &str, key: &str, value: Value) -> Result<(), ConfigError> {
         let dotted = format!("{section}.{key}");
-        let known = self.defaults[section].as_table().expect("every field of Config is a section");
-        if !known.contains_key(key) {
-            return Err(self.unknown(&dotted));
-        }
+        let known = self.defaults.get(section).and_then(Value::as_table);
+        let key = match legacy(section, key) {
+            _ if known.is_some_and(|known| known.contains_key(key)) => key,
+            Some(Legacy::Renamed(name)) => {
+                self.warnings.push(format!("{dotted} is read as {section}.{name}"));
+                name
+            }
+            Some(Legacy::Ignored(why)) => {
+                self.warnings.push(format!("{dotted} has no effect: {why}"));
+                return Ok(());
+            }
+            None => return Err(self.unknown(&dotted)),
+        };
         let entries = self.values[section].as_table_mut().expect("every field of Config is a section");
         entries.insert(key.to_owned(), value);
         match Config::deserialize(self.values.clone()) {
@@ -82,7 +94,8 @@ impl Loader {
             key: "configuration".to_owned(),
             what: error.message().to_owned(),
         };
-        Config::deserialize(self.values).map_err(invalid)
+        let config = Config::deserialize(self.values).map_err(invalid)?;
+        Ok(Config { warnings: self.warnings, ..config })
     }
 
     fn unknown(&self, dotted: &str) -> ConfigError {

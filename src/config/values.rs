@@ -1,6 +1,8 @@
 //! Values that are written as text: devices, sizes, log formats.
 
 use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -29,6 +31,126 @@ impl FromStr for LogFormat {
             "json" => Ok(Self::Json),
             other => Err(format!("unknown log format `{other}`: use text or json")),
         }
+    }
+}
+
+/// When a log file is closed and another one begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogRotation {
+    #[default]
+    Never,
+    Hourly,
+    Daily,
+}
+
+/// Where a server listens or a client connects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    Unix(PathBuf),
+    /// `host:port`; the host may be a name.
+    Tcp(String),
+}
+
+impl ListenAddress {
+    /// Whether only this machine can reach it. A name is looked up by nobody here: but for `localhost` it is not.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp(text) => match text.parse::<SocketAddr>() {
+                Ok(address) => address.ip().is_loopback(),
+                Err(_) => text.rsplit_once(':').is_some_and(|(host, _)| host == "localhost"),
+            },
+        }
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no address: write unix:///path or host:port");
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return if path.starts_with('/') { Ok(Self::Unix(path.into())) } else { Err(wrong()) };
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let is_host = !host.is_empty() && !host.contains('/');
+        if !is_host || port.parse::<u16>().is_err() {
+            return Err(wrong());
+        }
+        Ok(Self::Tcp(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(address) => f.write_str(address),
+        }
+    }
+}
+
+/// One address or several, written as a text or as a list of texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddresses(pub Vec<ListenAddress>);
+
+impl FromStr for ListenAddresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(',').map(|one| one.trim().parse()).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl Serialize for ListenAddresses {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        serializer.serialize_str(&all.join(","))
+    }
+}
+
+impl<'de> Deserialize<'de> for ListenAddresses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let texts: Vec<String> = match OneOrMany::<String>::deserialize(deserializer)? {
+            OneOrMany::One(text) => text.split(',').map(|one| one.trim().to_owned()).collect(),
+            OneOrMany::Many(texts) => texts,
+        };
+        texts
+            .iter()
+            .map(|one| one.parse())
+            .collect::<Result<_, String>>()
+            .map(Self)
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+/// Permissions of a socket file, written in octal: `0660`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketMode(pub u32);
+
+impl FromStr for SocketMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match u32::from_str_radix(text, 8) {
+            Ok(mode) if mode <= 0o777 => Ok(Self(mode)),
+            _ => Err(format!("`{text}` is no mode: write three octal digits, such as 0660")),
+        }
+    }
+}
+
+impl fmt::Display for SocketMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.0)
     }
 }
 
@@ -174,6 +296,37 @@ macro_rules! serde_by_text {
     };
 }
 
-serde_by_text!(DeviceChoice);
+impl Serialize for DeviceChoice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// By text, or as a list of numbers and names of CUDA devices, of which an empty one means `auto`.
+impl<'de> Deserialize<'de> for DeviceChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Device {
+            Number(u32),
+            Name(String),
+        }
+        let text = match OneOrMany::<Device>::deserialize(deserializer)? {
+            OneOrMany::One(Device::Name(text)) => text,
+            OneOrMany::One(Device::Number(number)) => format!("cuda:{number}"),
+            OneOrMany::Many(list) if list.is_empty() => return Ok(Self::Auto),
+            OneOrMany::Many(list) => {
+                let names = list.into_iter().map(|device| match device {
+                    Device::Number(number) => number.to_string(),
+                    Device::Name(name) => name,
+                });
+                format!("cuda:{}", names.collect::<Vec<_>>().join(","))
+            }
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+serde_by_text!(SocketMode);
 serde_by_text!(MemoryBudget);
 serde_by_text!(ByteSize);

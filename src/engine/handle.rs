@@ -19,6 +19,8 @@ pub struct JobHandle {
     // Dropped in this order: the ticket must be given back while the engine is there.
     ticket: JobTicket,
     request_id: String,
+    name: String,
+    queue_position: u32,
     attached: bool,
     is_durable: bool,
     events: Option<mpsc::UnboundedReceiver<JobEvent>>,
@@ -28,9 +30,20 @@ pub struct JobHandle {
 
 impl JobHandle {
     pub(super) fn new(engine: Engine, accepted: JobAccepted) -> Self {
-        let JobAccepted { request_id, attached, ticket, events, result, durability } = accepted;
+        let JobAccepted { request_id, name, queue_position, attached, ticket, events, result, durability } =
+            accepted;
         let is_durable = durability.is_durable();
-        Self { ticket, request_id, attached, is_durable, events: Some(events), result, engine }
+        Self {
+            ticket,
+            request_id,
+            name,
+            queue_position,
+            attached,
+            is_durable,
+            events: Some(events),
+            result,
+            engine,
+        }
     }
 
     pub fn id(&self) -> JobId {
@@ -40,6 +53,17 @@ impl JobHandle {
     /// As submitted, or the one that was made for it.
     pub fn request_id(&self) -> &str {
         &self.request_id
+    }
+
+    /// What the job is found by ([`Engine::find`]): the request id, unless that was taken by other work. It stays as long as
+    /// the job is known.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Jobs that were to be served before it and had not begun when this handle was made.
+    pub fn queue_position(&self) -> u32 {
+        self.queue_position
     }
 
     /// The same work was known already: this handle shares its job.

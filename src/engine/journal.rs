@@ -9,6 +9,7 @@ use super::{block_on, internal, Engine, JobHandle};
 use crate::error::{EngineError, ScheduleError};
 use crate::ids::JobId;
 use crate::journal::{JobRecord, JournalConfig, JournalWriter, OpenJournal, Store};
+use crate::messages::job::FindJob;
 use crate::messages::journal::{AttachJob, RecoveredJob};
 
 /// Who writes.
@@ -101,6 +102,16 @@ impl Engine {
             Some(accepted) => self.acknowledge(accepted).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The job of this name ([`JobHandle::name`]), also one of an earlier process that is not queued again yet. `None`:
+    /// there is none, or it is not known any more.
+    ///
+    /// # Errors
+    /// [`EngineError::Schedule`] if the engine has stopped.
+    pub async fn find(&self, name: &str) -> Result<Option<JobId>, EngineError> {
+        let find = FindJob { name: name.to_owned() };
+        self.inner.links.find.send(find).await.map_err(|_| self.unreachable())
     }
 
     /// As [`Engine::attach`], blocking. Not for the threads of an async runtime.

@@ -17,7 +17,9 @@ use sha2::{Digest, Sha256};
 use crate::circuits::WorkKind;
 use crate::error::{EngineError, ErrorClass};
 use crate::ids::{CircuitId, DeviceId, JobId, RequestDigest, WorkRef};
-use crate::messages::job::{JobResult, JobTimings, Placement, Priority, ProofOutcome};
+use crate::messages::job::{
+    job_name, JobResult, JobTimings, Placement, Priority, ProofOutcome, NAME_MARKS_MAX,
+};
 use crate::policy::admission::WorkIdentity;
 
 /// Version of the records that are written: that of the journal as a whole, see `schema.rs`.
@@ -35,6 +37,8 @@ pub struct JobRecord {
     pub request_id: String,
     /// The caller named the work: the same request attaches to it.
     pub has_identity: bool,
+    /// See [`crate::messages::job::job_name`].
+    pub name_marks: u8,
     pub kind: WorkKind,
     pub circuit: CircuitId,
     pub num_partitions: u32,
@@ -48,6 +52,11 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
+    /// What its callers ask for it by.
+    pub fn name(&self) -> String {
+        job_name(&self.request_id, self.name_marks, self.job)
+    }
+
     /// What an equal request has; `None` if nothing is to attach. Work with given blinding values is not journalled.
     pub fn identity(&self) -> Option<WorkIdentity> {
         self.has_identity.then(|| WorkIdentity {
@@ -152,7 +161,8 @@ impl StoredProof {
 #[derive(Serialize, Deserialize)]
 struct JobBody {
     request_id: String,
-    has_identity: bool,
+    /// Bit 0: `has_identity`; the others: `name_marks`.
+    flags: u8,
     kind: u8,
     circuit: String,
     num_partitions: u32,
@@ -215,7 +225,7 @@ impl From<&JobRecord> for JobBody {
     fn from(record: &JobRecord) -> Self {
         Self {
             request_id: record.request_id.clone(),
-            has_identity: record.has_identity,
+            flags: u8::from(record.has_identity) | (record.name_marks.min(NAME_MARKS_MAX) << 1),
             kind: code(&KINDS, &record.kind),
             circuit: record.circuit.to_string(),
             num_partitions: record.num_partitions,
@@ -240,7 +250,8 @@ impl JobBody {
         Ok(JobRecord {
             job,
             request_id: self.request_id,
-            has_identity: self.has_identity,
+            has_identity: self.flags & 1 == 1,
+            name_marks: self.flags >> 1,
             kind: kind_of(self.kind)?,
             circuit: CircuitId::new(self.circuit),
             num_partitions: self.num_partitions,
@@ -346,6 +357,7 @@ mod tests {
             job: JobId(number),
             request_id: format!("request-{number}"),
             has_identity: true,
+            name_marks: 0,
             kind: WorkKind::WindowPost,
             circuit: CircuitId::new("wpost-2k"),
             num_partitions: 1,

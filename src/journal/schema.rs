@@ -189,6 +189,7 @@ fn accepted_from_1(job: JobId, bytes: &[u8]) -> Result<(JobRecord, std::sync::Ar
     let record = JobRecord {
         job,
         has_identity: !old.request_id.is_empty(),
+        name_marks: 0,
         request_id: if old.request_id.is_empty() { format!("job-{job}") } else { old.request_id },
         kind: kind_of(old.kind)?,
         circuit: CircuitId::new(old.circuit),
@@ -208,6 +209,7 @@ fn finished_from_1(job: JobId, bytes: &[u8]) -> Result<ResultRecord, String> {
     let record = JobRecord {
         job,
         has_identity: !old.request_id.is_empty(),
+        name_marks: 0,
         request_id: if old.request_id.is_empty() { format!("job-{job}") } else { old.request_id },
         kind: kind_of(old.kind)?,
         circuit: CircuitId::new(old.circuit),

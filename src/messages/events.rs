@@ -113,6 +113,9 @@ pub enum EventKind {
     CircuitReady {
         circuit: CircuitId,
         num_bytes: u64,
+        /// Reading, checking and recording, without the wait for memory.
+        #[serde(default)]
+        elapsed_us: u64,
     },
     JobAccepted {
         job: JobId,
@@ -215,6 +218,15 @@ impl EventSink {
         Self { target: Some(Arc::new(Target { begun: Instant::now(), consumer: Box::new(consumer) })) }
     }
 
+    /// Tells `consumer` too, after whoever is told already. Times go on counting from where this sink's began.
+    #[must_use]
+    pub fn with(self, consumer: impl EventConsumer + 'static) -> Self {
+        let Some(first) = self.target else { return Self::to(consumer) };
+        let begun = first.begun;
+        let consumer = Box::new(Both { first, second: Box::new(consumer) });
+        Self { target: Some(Arc::new(Target { begun, consumer })) }
+    }
+
     /// Nobody listens.
     pub fn off() -> Self {
         Self::default()
@@ -233,6 +245,19 @@ impl EventSink {
     }
 }
 
+/// Two who are told the same.
+struct Both {
+    first: Arc<Target>,
+    second: Box<dyn EventConsumer>,
+}
+
+impl EventConsumer for Both {
+    fn consume(&self, event: Event) {
+        self.first.consumer.consume(event.clone());
+        self.second.consume(event);
+    }
+}
+
 impl fmt::Debug for EventSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_on() { "EventSink(on)" } else { "EventSink(off)" })
@@ -248,6 +273,21 @@ mod tests {
     #[test]
     fn a_sink_that_is_off_builds_nothing() {
         EventSink::off().emit(|| panic!("nobody listens"));
+    }
+
+    #[test]
+    fn a_second_consumer_is_told_the_same() {
+        struct Count(Arc<Mutex<Vec<Event>>>);
+        impl EventConsumer for Count {
+            fn consume(&self, event: Event) {
+                self.0.lock().unwrap().push(event);
+            }
+        }
+        let (first, second) = (Arc::default(), Arc::default());
+        let sink = EventSink::off().with(Count(Arc::clone(&first))).with(Count(Arc::clone(&second)));
+        sink.emit(|| EventKind::EventsDropped { count: 3 });
+        assert_eq!(first.lock().unwrap().len(), 1);
+        assert_eq!(*first.lock().unwrap(), *second.lock().unwrap());
     }
 
     #[test]

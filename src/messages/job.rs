@@ -213,10 +213,33 @@ impl fmt::Debug for SubmitJob {
     }
 }
 
+/// Marks that a name can have at most.
+pub const NAME_MARKS_MAX: u8 = 0x7f;
+
+/// What a job is asked for by: its request id; or, if that was taken by other work when it was accepted, the request id,
+/// one `#` or (if that was taken too) several, and the job's number.
+pub fn job_name(request_id: &str, marks: u8, job: JobId) -> String {
+    match marks {
+        0 => request_id.to_owned(),
+        marks => format!("{request_id}{}{job}", "#".repeat(usize::from(marks))),
+    }
+}
+
+/// Question: which job is known by this name?
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Option<JobId>")]
+pub struct FindJob {
+    pub name: String,
+}
+
 /// Reply: the job is in the table (or was already), and this caller waits for it.
 #[derive(Debug)]
 pub struct JobAccepted {
     pub request_id: String,
+    /// See [`job_name`]. It stays as long as the job is known, after a restart too if it is in a journal.
+    pub name: String,
+    /// Jobs that are to be served before it and have not begun.
+    pub queue_position: u32,
     /// The same work was known: this caller shares its job.
     pub attached: bool,
     pub ticket: JobTicket,

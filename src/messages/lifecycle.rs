@@ -11,6 +11,7 @@ use crate::error::DeviceError;
 use crate::ids::{CircuitId, DeviceId};
 use crate::messages::device::{EvictSrs, ProvePartition};
 use crate::messages::srs::PreloadSrs;
+use crate::policy::batch::BatchPolicy;
 
 /// Fact, device -> Supervisor and Scheduler: the backend is open and proved its known answer.
 /// Sent once per actor; one [`crate::messages::device::LaneCredit`] per lane may be made.
@@ -125,6 +126,25 @@ pub struct DeviceWithdrawn {
     pub life: u64,
     pub cause: Withdrawal,
     pub reason: String,
+}
+
+/// What of an engine can be set while it runs. The fields are those of `EngineConfig`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RuntimeSettings {
+    pub max_queued_jobs: usize,
+    pub max_attempts: u32,
+    pub retained_results: usize,
+    pub affinity_limit: Duration,
+    pub batches: BatchPolicy,
+    pub idle_limit: Option<Duration>,
+    pub host_memory_budget_bytes: u64,
+}
+
+/// Command, Engine -> Scheduler: other settings from now on. Nothing that was let in under the former ones is put out.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct Reconfigure {
+    pub settings: RuntimeSettings,
 }
 
 /// Command, Supervisor -> Scheduler: the drain time is over; end every job that is left. `Drained` follows.

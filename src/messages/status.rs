@@ -1,6 +1,8 @@
 //! Snapshots of state: published, never asked for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dashmap::DashMap;
 use serde::Serialize;
@@ -22,8 +24,12 @@ pub struct DeviceStatus {
     pub reserved_bytes: u64,
     pub in_use_bytes: u64,
     pub resident_srs: Vec<String>,
+    /// Memory of this device that each of them holds.
+    pub srs_bytes: BTreeMap<String, u64>,
     pub partitions_proved: u64,
     pub partitions_failed: u64,
+    /// Counts the actor's looks at the clock: a heartbeat.
+    pub num_ticks: u64,
 }
 
 /// What each device last said of itself. Every device actor writes its own entry and no other, at each tick and after
@@ -59,6 +65,8 @@ pub struct EngineStatus {
     pub circuit_memory_pinned_bytes: u64,
     /// What all of it together may be.
     pub host_memory_budget_bytes: u64,
+    /// How long the Scheduler's steps took: none may make callers, devices or this status wait.
+    pub step_times: StepTimes,
 }
 
 impl EngineStatus {
@@ -70,6 +78,25 @@ impl EngineStatus {
             fatal: self.fatal.clone(),
             reasons: self.reasons.clone(),
         }
+    }
+}
+
+/// Upper ends of the first classes of [`StepTimes`], in microseconds; the last class has none.
+pub const STEP_CLASSES_US: [u64; 9] = [10, 50, 100, 250, 500, 1_000, 5_000, 20_000, 100_000];
+
+/// How long steps of an actor took, counted in classes of [`STEP_CLASSES_US`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct StepTimes {
+    pub counts: [u64; STEP_CLASSES_US.len() + 1],
+    pub sum_us: u64,
+}
+
+impl StepTimes {
+    pub fn record(&mut self, elapsed: Duration) {
+        let elapsed_us = elapsed.as_micros() as u64;
+        let class = STEP_CLASSES_US.partition_point(|&end_us| end_us < elapsed_us);
+        self.counts[class] += 1;
+        self.sum_us += elapsed_us;
     }
 }
 
@@ -107,10 +134,14 @@ pub struct EngineDeviceStatus {
     /// The same: what the device measured.
     pub partition_peak_bytes: u64,
     pub resident_srs: Vec<String>,
+    /// Memory of this device that each of them holds, as far as the device has said so.
+    pub srs_bytes: BTreeMap<String, u64>,
     pub partitions_proved: u64,
     pub partitions_failed: u64,
     pub invalid_proofs: u64,
     pub restarts: u64,
+    /// Counts the actor's looks at the clock: a heartbeat. 0 while it is not in service.
+    pub num_ticks: u64,
 }
 
 /// Partitions of one kind.
@@ -140,11 +171,17 @@ pub struct CircuitStatus {
 pub struct JobStatus {
     pub job: String,
     pub request_id: String,
+    /// What the job is found by: [`crate::messages::job::job_name`].
+    pub name: String,
     pub kind: WorkKind,
     pub circuit: String,
     pub priority: Priority,
     pub num_partitions: u32,
     pub num_done: u32,
+    /// Partitions on a device or being verified.
+    pub num_running: u32,
+    /// Where those in progress are, each once.
+    pub devices: Vec<String>,
     pub age_ms: u64,
 }
 
@@ -170,4 +207,19 @@ pub struct Totals {
     pub invalid_proofs: u64,
     /// Results that nobody had asked for, or no longer: dropped.
     pub late_results: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_counts_in_the_first_class_that_holds_it() {
+        let mut times = StepTimes::default();
+        for elapsed_us in [0, 10, 11, 100_000, 100_001] {
+            times.record(Duration::from_micros(elapsed_us));
+        }
+        assert_eq!(times.counts, [2, 1, 0, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!(times.sum_us, 200_022);
+    }
 }

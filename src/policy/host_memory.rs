@@ -28,6 +28,11 @@ impl HostBudget {
         Self { limit_bytes, circuit_bytes: 0, witness_bytes: 0, pinned_bytes: 0 }
     }
 
+    /// Another limit from now on. What is reserved stays so.
+    pub fn set_limit(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
+    }
+
     /// Reserves if it fits, or if it is the one that is always let through.
     #[must_use]
     pub fn reserve(&mut self, part: HostPart, num_bytes: u64) -> bool {

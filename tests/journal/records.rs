@@ -12,6 +12,7 @@ pub fn job(number: u64) -> JobRecord {
         job: JobId(number),
         request_id: format!("request-{number}"),
         has_identity: true,
+        name_marks: 0,
         kind: WorkKind::Custom,
         circuit: CircuitId::new("squares"),
         num_partitions: 1,

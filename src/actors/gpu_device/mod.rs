@@ -29,7 +29,7 @@ mod spawn;
 mod srs_cache;
 mod watchdog;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -78,6 +78,7 @@ pub struct GpuDevice<B: DeviceBackend> {
     refusals: VecDeque<((JobId, PartitionIndex), u64)>,
     partitions_proved: u64,
     partitions_failed: u64,
+    num_ticks: u64,
     /// The figures of the status on the board.
     published: Option<Figures>,
 }
@@ -157,6 +158,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             refusals: VecDeque::new(),
             partitions_proved: 0,
             partitions_failed: 0,
+            num_ticks: 0,
             published: None,
         }
     }
@@ -364,8 +366,13 @@ impl<B: DeviceBackend> GpuDevice<B> {
             resident_srs: device.map_or_else(Vec::new, |device| {
                 device.cache.loaded().iter().map(CircuitId::to_string).collect()
             }),
+            srs_bytes: device.map_or_else(BTreeMap::new, |device| {
+                let circuits = device.cache.loaded().into_iter();
+                circuits.map(|circuit| (circuit.to_string(), device.cache.bytes_of(&circuit))).collect()
+            }),
             partitions_proved: self.partitions_proved,
             partitions_failed: self.partitions_failed,
+            num_ticks: self.num_ticks,
         }
     }
 }

@@ -18,10 +18,15 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// Besides the backend's own wake-ups: a device that hangs or whose context failed sends none. Idempotent, since
     /// missed ticks are repaid in a burst.
     pub(super) fn on_tick(&mut self, ctx: &mut Context<Self>) {
+        self.num_ticks += 1;
         self.pump(ctx);
         self.apply_cancels(ctx);
         self.check_watchdog(ctx);
         self.publish_status();
+        // Whether or not anything else has changed.
+        if let Some(mut entry) = self.peers.board.get_mut(&self.id) {
+            entry.num_ticks = self.num_ticks;
+        }
     }
 
     /// Takes in all that has ended. Each event is one of a bounded number of stages in flight, so this ends.

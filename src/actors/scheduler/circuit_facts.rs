@@ -69,7 +69,11 @@ impl Handler<CircuitPrepared> for Scheduler {
         // The shape's part was an estimate.
         self.memory.reserve_beyond(HostPart::Circuits, num_bytes);
         self.memory.release(HostPart::Circuits, reserved_bytes);
-        self.config.events.emit(|| EventKind::CircuitReady { circuit: id.clone(), num_bytes });
+        self.config.events.emit(|| EventKind::CircuitReady {
+            circuit: id.clone(),
+            num_bytes,
+            elapsed_us: elapsed.as_micros() as u64,
+        });
         for job in self.jobs.values_mut().filter(|job| *job.circuit() == id) {
             job.timings.circuit_load = now.saturating_sub(job.spec.accepted_at).min(elapsed);
             job.tell(&JobEvent::CircuitReady { circuit: id.clone() });

@@ -162,6 +162,7 @@ impl Scheduler {
             job: id,
             request_id: job.spec.request_id.clone(),
             has_identity: job.spec.identity.is_some(),
+            name_marks: job.spec.name_marks,
             kind: job.spec.workload.kind(),
             circuit: job.circuit().clone(),
             num_partitions: job.spec.workload.num_partitions(),
@@ -246,7 +247,8 @@ impl Scheduler {
         if self.jobs.get(&id).is_some_and(|job| job.durable.is_storing()) {
             return Some(CancelOutcome::AlreadyEnded);
         }
-        self.durable.undecoded.remove(&id)?;
+        let record = self.durable.undecoded.remove(&id)?;
+        self.forget_name(&record.name(), id);
         let now = self.now();
         self.durable.write(Op::Forget { job: id }, now);
         self.totals.cancelled += 1;

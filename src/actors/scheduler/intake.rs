@@ -10,7 +10,8 @@ use super::Scheduler;
 use crate::error::{EngineError, RequestError, ScheduleError};
 use crate::ids::{JobId, PartitionIndex};
 use crate::messages::job::{
-    BlindingSource, CancelJob, JobAccepted, JobEvent, JobTicket, Priority, ReleaseTicket, SubmitJob,
+    job_name, BlindingSource, CancelJob, FindJob, JobAccepted, JobEvent, JobTicket, Priority, ReleaseTicket,
+    SubmitJob, NAME_MARKS_MAX,
 };
 use crate::policy::admission::{admit, WorkIdentity};
 use crate::policy::queue::Waiting;
@@ -83,9 +84,11 @@ impl Scheduler {
         let id = JobId(self.next_job);
         self.next_job += 1;
         let now = self.now();
+        let request_id = if submit.request_id.is_empty() { format!("job-{id}") } else { submit.request_id };
         let spec = JobSpec {
             id,
-            request_id: if submit.request_id.is_empty() { format!("job-{id}") } else { submit.request_id },
+            name_marks: self.free_name(&request_id, id),
+            request_id,
             identity,
             workload: submit.workload,
             priority,
@@ -114,12 +117,37 @@ impl Scheduler {
         self.ensure_circuit(spec.workload.as_ref(), spec.priority, spec.span.clone());
         let num_partitions = spec.workload.num_partitions();
         self.num_critical += usize::from(spec.priority == Priority::Critical);
+        spec.span.record("job", tracing::field::display(id));
+        self.names.insert(job_name(&spec.request_id, spec.name_marks, id), id);
         self.jobs.insert(id, Job::new(spec));
         let (now, waiting) = (self.now(), self.jobs[&id].as_waiting(PartitionIndex(0), 0));
         for index in 0..num_partitions {
             self.waiting.insert(&Waiting { partition: PartitionIndex(index), ..waiting.clone() }, now);
         }
         self.tell_accepted(id);
+    }
+
+    /// The marks that make a job's name one that no other job has.
+    fn free_name(&self, request_id: &str, id: JobId) -> u8 {
+        let is_free = |marks: &u8| !self.names.contains_key(&job_name(request_id, *marks, id));
+        (0..NAME_MARKS_MAX).find(is_free).unwrap_or(NAME_MARKS_MAX)
+    }
+
+    /// The name is free again, unless another job has it.
+    pub(super) fn forget_name(&mut self, name: &str, id: JobId) {
+        if self.names.get(name) == Some(&id) {
+            self.names.remove(name);
+        }
+    }
+
+    /// Jobs that go before this one and have not begun.
+    fn queue_position(&self, id: JobId) -> u32 {
+        let Some(own) = self.jobs.get(&id) else { return 0 };
+        let goes_before = |(other, job): &(&JobId, &Job)| {
+            let priority = job.spec.priority;
+            !job.began && (priority > own.spec.priority || (priority == own.spec.priority && **other < id))
+        };
+        self.jobs.iter().filter(goes_before).count() as u32
     }
 
     /// One more caller waits for this job. `None`: it is not known any more.
@@ -132,7 +160,7 @@ impl Scheduler {
         let number = self.next_ticket;
         self.next_ticket += 1;
         let (sender, events) = mpsc::unbounded_channel();
-        let (request_id, result) = if let Some(job) = self.jobs.get_mut(&id) {
+        let (request_id, name, result) = if let Some(job) = self.jobs.get_mut(&id) {
             // Somebody needs it more urgently than the first caller did.
             let former = job.spec.priority;
             job.spec.priority = former.max(priority);
@@ -148,17 +176,27 @@ impl Scheduler {
             job.tickets.insert(number);
             send(&sender, job.accepted_event());
             job.listeners.push(sender);
-            (job.spec.request_id.clone(), job.result.subscribe())
+            (job.spec.request_id.clone(), job.name(), job.result.subscribe())
         } else {
             let ended = self.ended.get(&id)?;
             send(&sender, ended.accepted.clone());
             send(&sender, JobEvent::Finished(ended.result.clone()));
-            (ended.request_id.clone(), watch::channel(Some(ended.result.clone())).1)
+            (ended.request_id.clone(), ended.name.clone(), watch::channel(Some(ended.result.clone())).1)
         };
         self.rank_changed(id);
         let ticket = JobTicket::new(id, number, self.own().ticket_released.clone());
         let durability = self.durability_of(id);
-        Some(JobAccepted { request_id, attached: true, ticket, events, result, durability })
+        let queue_position = self.queue_position(id);
+        Some(JobAccepted {
+            request_id,
+            name,
+            queue_position,
+            attached: true,
+            ticket,
+            events,
+            result,
+            durability,
+        })
     }
 }
 
@@ -178,6 +216,14 @@ impl Handler<ReleaseTicket> for Scheduler {
             self.cancel(released.job);
             self.pump();
         }
+    }
+}
+
+impl Handler<FindJob> for Scheduler {
+    type Result = MessageResult<FindJob>;
+
+    fn handle(&mut self, find: FindJob, _: &mut Context<Self>) -> Self::Result {
+        MessageResult(self.names.get(&find.name).copied())
     }
 }
 

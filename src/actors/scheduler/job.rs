@@ -19,7 +19,7 @@ use crate::circuits::Workload;
 use crate::groth16::{Blinding, PackedWitness, Proof};
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::CancelFlag;
-use crate::messages::job::{BlindingSource, JobEvent, JobResult, JobTimings, Placement, Priority};
+use crate::messages::job::{job_name, BlindingSource, JobEvent, JobResult, JobTimings, Placement, Priority};
 use crate::messages::synthesis::MemoryLease;
 use crate::policy::admission::WorkIdentity;
 use crate::policy::host_memory::HostPart;
@@ -137,6 +137,24 @@ impl Partition {
         )
     }
 
+    /// The device that it is on, or whose proof of it is being verified.
+    pub fn device(&self) -> Option<&DeviceId> {
+        match &self.state {
+            PartitionState::Proving { device, .. }
+            | PartitionState::Proved { device, .. }
+            | PartitionState::Suspect { device, .. } => Some(device),
+            _ => None,
+        }
+    }
+
+    /// On a device or being verified.
+    pub fn is_in_progress(&self) -> bool {
+        matches!(
+            self.state,
+            PartitionState::Proving { .. } | PartitionState::Proved { .. } | PartitionState::Suspect { .. }
+        )
+    }
+
     /// On a device, or beyond.
     pub fn has_run(&self) -> bool {
         self.attempts > 0
@@ -152,6 +170,8 @@ impl Partition {
 pub(super) struct JobSpec {
     pub id: JobId,
     pub request_id: String,
+    /// See [`crate::messages::job::job_name`].
+    pub name_marks: u8,
     pub identity: Option<WorkIdentity>,
     pub workload: Arc<dyn Workload>,
     pub priority: Priority,
@@ -200,6 +220,10 @@ impl Job {
             began: false,
             durable: JobDurability::default(),
         }
+    }
+
+    pub fn name(&self) -> String {
+        job_name(&self.spec.request_id, self.spec.name_marks, self.spec.id)
     }
 
     pub fn circuit(&self) -> &CircuitId {

@@ -7,7 +7,8 @@ use super::Scheduler;
 use crate::error::ScheduleError;
 use crate::ids::JobId;
 use crate::messages::lifecycle::{
-    ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, EndJobs, StopActor, Withdrawal,
+    ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, EndJobs, Reconfigure,
+    RuntimeSettings, StopActor, Withdrawal,
 };
 use crate::policy::health::Failure;
 
@@ -20,6 +21,31 @@ impl Handler<DeviceReady> for Scheduler {
             _ => return,
         }
         self.tell_device_ready(&ready);
+        self.pump();
+    }
+}
+
+impl Handler<Reconfigure> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, command: Reconfigure, _: &mut Context<Self>) {
+        // Without `..`: a new setting does not compile before it is decided what becomes of it.
+        let RuntimeSettings {
+            max_queued_jobs,
+            max_attempts,
+            retained_results,
+            affinity_limit,
+            batches,
+            idle_limit,
+            host_memory_budget_bytes,
+        } = command.settings;
+        self.config.max_queued_jobs = max_queued_jobs;
+        self.config.max_attempts = max_attempts.max(1);
+        self.config.retained_results = retained_results;
+        self.config.queue.affinity_limit = affinity_limit;
+        self.config.batches = batches;
+        self.config.idle_limit = idle_limit;
+        self.memory.set_limit(host_memory_budget_bytes);
         self.pump();
     }
 }

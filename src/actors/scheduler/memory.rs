@@ -32,6 +32,11 @@ impl HostMemory {
         Self { budget: HostBudget::new(limit_bytes), lingering: Vec::new() }
     }
 
+    /// As [`HostBudget::set_limit`].
+    pub fn set_limit(&mut self, limit_bytes: u64) {
+        self.budget.set_limit(limit_bytes);
+    }
+
     /// As [`HostBudget::reserve`].
     #[must_use]
     pub fn reserve(&mut self, part: HostPart, num_bytes: u64) -> bool {

@@ -62,7 +62,7 @@ impl Scheduler {
 
     /// Keeps a proof for whoever asks again; a failure is not kept, so that asking again tries again.
     fn retain(&mut self, id: JobId, job: Job, result: JobResult) {
-        let accepted = job.accepted_event();
+        let (accepted, name) = (job.accepted_event(), job.name());
         let identity = job.spec.identity;
         if let Some(identity) = identity.as_ref().filter(|_| result.is_err()) {
             self.identities.remove(identity, id);
@@ -73,7 +73,7 @@ impl Scheduler {
         }
         let is_durable = job.durable.is_journalled();
         let request_id = job.spec.request_id;
-        self.ended.insert(id, EndedJob { request_id, identity, accepted, result, is_durable });
+        self.ended.insert(id, EndedJob { name, request_id, identity, accepted, result, is_durable });
         while self.ended_order.len() > self.config.retained_results {
             let oldest = self.ended_order.pop_front().expect("longer than a number that is not negative");
             self.forget_ended(oldest);
@@ -81,7 +81,9 @@ impl Scheduler {
     }
 
     pub(super) fn forget_ended(&mut self, id: JobId) {
-        if let Some(EndedJob { identity: Some(identity), .. }) = self.ended.remove(&id) {
+        let Some(EndedJob { identity, name, .. }) = self.ended.remove(&id) else { return };
+        self.forget_name(&name, id);
+        if let Some(identity) = identity {
             self.identities.remove(&identity, id);
         }
     }

@@ -1,10 +1,11 @@
 //! The status that any thread may read: made here, published on a watch channel, never asked for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::devices::{Device, Service};
-use super::job::{Job, PartitionState};
+use super::job::Job;
 use super::{Scheduler, KINDS};
 use crate::ids::{CircuitId, DeviceId};
 use crate::messages::status::{
@@ -59,6 +60,7 @@ impl Scheduler {
             circuit_memory_reserved_bytes: budget.part_bytes(HostPart::Circuits),
             circuit_memory_pinned_bytes: budget.pinned_bytes(),
             host_memory_budget_bytes: budget.limit_bytes(),
+            step_times: self.step_times,
         }
     }
 
@@ -97,15 +99,8 @@ impl Scheduler {
             let kind = job.spec.workload.kind();
             let queue = queues.iter_mut().find(|queue| queue.kind == kind).expect("every kind is listed");
             for partition in &job.partitions {
-                match &partition.state {
-                    PartitionState::Waiting
-                    | PartitionState::Synthesizing { .. }
-                    | PartitionState::Ready { .. } => queue.pending += 1,
-                    PartitionState::Proving { .. }
-                    | PartitionState::Proved { .. }
-                    | PartitionState::Suspect { .. } => queue.in_progress += 1,
-                    PartitionState::Done { .. } => {}
-                }
+                queue.pending += u64::from(partition.needs_device());
+                queue.in_progress += u64::from(partition.is_in_progress());
             }
         }
         queues
@@ -157,16 +152,22 @@ impl Scheduler {
             partition_planned_bytes: device.planned_bytes,
             partition_peak_bytes: device.peak_bytes,
             resident_srs,
+            srs_bytes: own.as_ref().map(|own| own.srs_bytes.clone()).unwrap_or_default(),
             partitions_proved: device.num_proved,
             partitions_failed: device.num_failed,
             invalid_proofs: device.num_invalid,
             restarts: device.num_restarts,
+            num_ticks: figure(|own| own.num_ticks),
         }
     }
 }
 
 fn job_status(job: &Job, now: Duration) -> JobStatus {
+    let devices: BTreeSet<&DeviceId> =
+        job.partitions.iter().filter_map(|partition| partition.device()).collect();
     JobStatus {
+        devices: devices.into_iter().map(ToString::to_string).collect(),
+        name: job.name(),
         job: job.spec.id.to_string(),
         request_id: job.spec.request_id.clone(),
         kind: job.spec.workload.kind(),
@@ -174,6 +175,7 @@ fn job_status(job: &Job, now: Duration) -> JobStatus {
         priority: job.spec.priority,
         num_partitions: job.spec.workload.num_partitions(),
         num_done: job.num_done() as u32,
+        num_running: job.partitions.iter().filter(|partition| partition.is_in_progress()).count() as u32,
         age_ms: now.saturating_sub(job.spec.accepted_at).as_millis() as u64,
     }
 }

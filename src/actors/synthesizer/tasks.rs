@@ -30,8 +30,11 @@ pub(super) fn decode(
     decoders: &[Arc<dyn WorkDecoder>],
 ) -> Result<DecodedRequest, EngineError> {
     let decoded = caught(|| {
+        let request = request.read()?;
+        let workload = request.decode_here(params_dir, decoders)?;
+        // Only now: a request that is no good is never held twice.
         let encoded = keep_bytes.then(|| encode_request(&request)).flatten();
-        Ok(DecodedRequest { workload: request.decode(params_dir, decoders)?, encoded })
+        Ok(DecodedRequest { workload, encoded })
     });
     decoded.unwrap_or_else(|what| Err(RequestError::VanillaProof { at: "request".into(), what }.into()))
 }

@@ -31,7 +31,8 @@ pub fn run(args: &CheckConfigArgs, config: &Config) -> Result<(), Failure> {
     check_file("journal.path", &config.journal.path)?;
     let text = toml::to_string(config)
         .map_err(|error| Failure::proving("configuration", format!("cannot be printed: {error}")))?;
-    ui::out(&format!("# configuration is valid; values that would be used:\n{text}"))?;
+    let warnings: String = config.warnings.iter().map(|warning| format!("# warning: {warning}\n")).collect();
+    ui::out(&format!("# configuration is valid; values that would be used:\n{warnings}{text}"))?;
     Ok(())
 }
 

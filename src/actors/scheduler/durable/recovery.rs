@@ -25,6 +25,9 @@ impl Scheduler {
         for result in &contents.results {
             self.remember(result);
         }
+        for record in &contents.jobs {
+            self.names.insert(record.name(), record.job);
+        }
         self.durable.undecoded = contents.jobs.into_iter().map(|record| (record.job, record)).collect();
         self.durable.time_of_start = time_of_start;
         self.durable.journal = Some(writer);
@@ -42,7 +45,9 @@ impl Scheduler {
         if let Some(identity) = &identity {
             self.identities.insert(identity.clone(), record.job);
         }
+        self.names.insert(record.name(), record.job);
         let ended = EndedJob {
+            name: record.name(),
             request_id: record.request_id.clone(),
             identity,
             accepted: JobEvent::Accepted {
@@ -138,10 +143,11 @@ impl Scheduler {
         // By the digest that requests have now: a later version may make another one of the same inputs.
         let identity =
             record.identity().map(|identity| WorkIdentity { digest: workload.digest(), ..identity });
-        let span = tracing::info_span!("job", request_id = %record.request_id);
+        let span = tracing::error_span!("job", %job, request_id = %record.request_id);
         self.enter(JobSpec {
             id: job,
             request_id: record.request_id.clone(),
+            name_marks: record.name_marks,
             identity,
             workload,
             priority: record.priority,

@@ -1,0 +1,55 @@
+//! Signals: SIGTERM and SIGINT end the daemon in order, a second one at once; SIGHUP reads the configuration again.
+
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::daemon::{Daemon, DrainRequest};
+use crate::failure::{Failure, EXIT_SIGNAL_BASE};
+use crate::notify;
+
+/// Takes the signals over before anything else is started, so that none ends the process in the middle of a start.
+///
+/// # Errors
+/// If the system refuses.
+pub fn install() -> Result<Signals, Failure> {
+    Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|error| Failure::failed(format!("signals: {error}")))
+}
+
+/// Serves them, on a thread of its own: a stuck runtime cannot keep the second SIGTERM from ending the process.
+///
+/// # Errors
+/// If the system refuses a thread.
+pub fn serve(mut signals: Signals, daemon: Arc<Daemon>) -> Result<(), Failure> {
+    let serve = move || {
+        for signal in signals.forever() {
+            match signal {
+                SIGHUP => reload(&daemon),
+                signal if daemon.is_draining() => {
+                    tracing::warn!(signal, "a second signal: the daemon ends at once");
+                    std::process::exit(EXIT_SIGNAL_BASE + signal);
+                }
+                signal => {
+                    tracing::info!(signal, "the daemon finishes what it has and ends");
+                    daemon.drain(DrainRequest { limit_ms: None });
+                }
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(serve);
+    thread.map(drop).map_err(|error| Failure::failed(format!("no thread for signals: {error}")))
+}
+
+fn reload(daemon: &Daemon) {
+    notify::reloading();
+    match daemon.reload() {
+        Ok(reloaded) => tracing::warn!(
+            applied = reloaded.applied.join(", "),
+            needs_restart = reloaded.needs_restart.join(", "),
+            "the configuration was read again"
+        ),
+        Err(error) => tracing::error!(error, "the configuration cannot be used: the former one stays"),
+    }
+    notify::tell(&[sd_notify::NotifyState::Ready]);
+}
