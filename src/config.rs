@@ -46,6 +46,7 @@ pub struct Config {
     pub scheduler: SchedulerConfig,
     pub synthesis: SynthesisConfig,
     pub srs: SrsConfig,
+    pub fetch: FetchConfig,
     pub journal: JournalConfig,
     pub logging: LoggingConfig,
     pub telemetry: TelemetryConfig,
@@ -153,6 +154,24 @@ pub struct SrsConfig {
     pub warmup: Vec<String>,
     /// 0: until the memory is wanted.
     pub idle_limit_s: u64,
+}
+
+/// `[fetch]`: where parameter files are fetched from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FetchConfig {
+    /// Addresses, tried in turn. Empty: Filecoin's own gateway.
+    pub gateways: Vec<String>,
+    /// Files at a time.
+    pub parallel_files: u32,
+    /// After which a mirror that sends nothing is given up for the next one.
+    pub stall_limit_s: u64,
+}
+
+impl Default for FetchConfig {
+    fn default() -> Self {
+        Self { gateways: Vec::new(), parallel_files: 4, stall_limit_s: 30 }
+    }
 }
 
 /// `[journal]`: where accepted jobs and their results outlive the process.
@@ -275,6 +294,8 @@ impl Config {
         within("scheduler.batch_partitions", self.scheduler.batch_partitions.into(), 1, 1_000_000)?;
         within("scheduler.batch_limit_s", self.scheduler.batch_limit_s, 0, SECONDS_MAX)?;
         within("srs.idle_limit_s", self.srs.idle_limit_s, 0, SECONDS_MAX)?;
+        within("fetch.parallel_files", self.fetch.parallel_files.into(), 1, 64)?;
+        within("fetch.stall_limit_s", self.fetch.stall_limit_s, 1, SECONDS_MAX)?;
         within("synthesis.threads", self.synthesis.threads.into(), 0, THREADS_MAX)?;
         within("journal.retention_count", self.journal.retention_count.into(), 1, u64::from(u32::MAX))?;
         within("journal.retention_age_s", self.journal.retention_age_s, 1, RETENTION_AGE_S_MAX)?;

@@ -208,6 +208,60 @@ pub enum InspectError {
     Srs(#[from] SrsError),
 }
 
+/// Parameter files that cannot be listed, fetched or checked.
+#[derive(Debug, thiserror::Error)]
+pub enum ParamsError {
+    /// No manifest in Filecoin's form (`parameters.json`).
+    #[error("manifest: {what}")]
+    Manifest { what: String },
+    /// The manifest has no such file: no network has a key for the circuit, or it is another network's manifest.
+    #[error("{circuit}: {name} is not published: the manifest does not have it")]
+    Unpublished { circuit: String, name: String },
+    /// No address that files can be fetched from. Correct it.
+    #[error("{url}: {what}")]
+    Mirror { url: String, what: String },
+    /// The system refused to read or write.
+    #[error("{}: {source}", path.display())]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another process fetches this file. Wait for it.
+    #[error("{}: another process is fetching it", path.display())]
+    Busy { path: PathBuf },
+    /// There is another file under the name. Remove it, or ask to replace it.
+    #[error("{}: is another file than the published one: its digest is {has}, the manifest's {needs}", path.display())]
+    Wrong { path: PathBuf, has: String, needs: String },
+    /// Choose another folder, or make room.
+    #[error("{}: needs {needs_bytes} B of free space, has {free_bytes} B", dir.display())]
+    Space { dir: PathBuf, needs_bytes: u64, free_bytes: u64 },
+    /// No mirror gave the file. What came is kept: the next run goes on there.
+    #[error("{file}: no mirror gave it: {}", reasons.join("; "))]
+    Unavailable { file: String, reasons: Vec<String> },
+    /// Whoever asked for it wanted it no more. What came is kept.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl ParamsError {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Busy { .. } | Self::Unavailable { .. } => ErrorClass::Retry,
+            Self::Stopped => ErrorClass::Cancelled,
+            Self::Io { source, .. } => match source.kind() {
+                ErrorKind::PermissionDenied
+                | ErrorKind::NotFound
+                | ErrorKind::NotADirectory
+                | ErrorKind::ReadOnlyFilesystem => ErrorClass::Caller,
+                _ => ErrorClass::Retry,
+            },
+            _ => ErrorClass::Caller,
+        }
+    }
+}
+
 /// No way to run this work within the budget.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {

@@ -12,6 +12,8 @@
 //!   `Workload` object of the host's, and work with given blinding values (seeds, replays), since `r` and `s` are never
 //!   written. Every other job gets fresh ones when it is proved again: any of its proofs is as good as another.
 //! - Requests are written as they came. They hold sector data or witnesses: the file is readable by its owner alone.
+//! - A job may be what kills the process, again and again. The journal counts the processes that ended over each; one that
+//!   two ended over is held back until all others have ended, and is then worked on alone: the others get through.
 //! - While a journal cannot be written, new jobs are refused with an error to try again, and the engine proves those it
 //!   has; it is tried again by itself, after a second at first and after half a minute at last. A proof that cannot be
 //!   stored is still given to whoever waits for it: its job is proved once more if the process is killed before it is.
@@ -28,14 +30,18 @@ mod schema;
 mod store;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
+use crate::ids::JobId;
+
 pub use self::medium::{Medium, MemoryDisk, OpenBackend, StorageBackend};
 pub use self::record::{JobRecord, ResultRecord, StoredEnd, StoredProof};
 pub use self::request::encode_request;
+pub use self::schema::SUSPECT_AFTER;
 pub use self::store::{Contents, Op, Reader, Retention, Store};
 pub use self::writer::{JournalThread, JournalWriter};
 
@@ -68,8 +74,17 @@ pub struct OpenJournal {
     pub contents: Contents,
     /// Since 1970, when the engine starts.
     pub time_of_start: Duration,
-    /// Becomes `true` once every job of `contents` is queued again or has ended.
-    pub recovered: watch::Sender<bool>,
+    /// How far the recovery is.
+    pub recovery: watch::Sender<Recovery>,
+}
+
+/// How far the jobs of an earlier process are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// All are queued again or have ended, but for those that are held back.
+    pub is_done: bool,
+    /// Jobs that processes ended over: each waits until all others have ended, to be worked on alone.
+    pub held_back: BTreeSet<JobId>,
 }
 
 impl JournalConfig {

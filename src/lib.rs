@@ -22,6 +22,7 @@ pub mod ids;
 pub mod inspect;
 pub mod journal;
 pub mod messages;
+pub mod params;
 pub mod policy;
 pub mod simulation;
 pub mod telemetry;

@@ -2,6 +2,8 @@
 
 #[path = "cli/configuration.rs"]
 mod configuration;
+#[path = "cli/doctor.rs"]
+mod doctor;
 #[path = "cli/folders.rs"]
 mod folders;
 #[path = "cli/inputs.rs"]

@@ -6,7 +6,7 @@
 //!
 //! ```sh
 //! cargo test --release --test engine_model                              # the default number of lives
-//! CUZK_MODEL_SEEDS=10000 cargo test --release --test engine_model       # as many as CI runs
+//! CUZK_MODEL_SEEDS=1001-10000 cargo test --release --test engine_model  # those that CI runs besides
 //! CUZK_TEST_SEED=17 cargo test --release --test engine_model            # one life again, exactly
 //! ```
 
@@ -23,6 +23,7 @@ mod reference;
 #[allow(dead_code, reason = "the model makes requests of its own")]
 mod squares;
 
+use std::ops::RangeInclusive;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
@@ -51,25 +52,33 @@ fn live(seed: u64) -> Result<(), String> {
     lived.map_err(|_| format!("the life of seed {seed} went wrong; again:\n    {}", replay(seed)))
 }
 
+/// `COUNT`, or `FIRST-LAST`.
+fn seeds(text: &str) -> Option<RangeInclusive<u64>> {
+    let (first, last) = text.split_once('-').unwrap_or(("1", text));
+    Some(first.parse().ok()?..=last.parse().ok()?).filter(|seeds| !seeds.is_empty())
+}
+
 #[test]
 fn any_life_of_an_engine_agrees_with_the_reference() {
     be_quiet_about_scripted_panics();
     if let Ok(seed) = std::env::var("CUZK_TEST_SEED") {
         return live(seed.parse().expect("CUZK_TEST_SEED is a decimal number")).unwrap();
     }
-    let num_seeds = match std::env::var("CUZK_MODEL_SEEDS") {
-        Ok(text) => text.parse().expect("CUZK_MODEL_SEEDS is a decimal number"),
-        Err(_) => NUM_SEEDS,
+    let seeds = match std::env::var("CUZK_MODEL_SEEDS") {
+        Ok(text) => {
+            seeds(&text).expect("CUZK_MODEL_SEEDS is a number of seeds, or two seeds as in 1001-10000")
+        }
+        Err(_) => 1..=NUM_SEEDS,
     };
     let num_threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-    let (next, failures) = (AtomicU64::new(1), Mutex::new(Vec::new()));
+    let (next, failures) = (AtomicU64::new(*seeds.start()), Mutex::new(Vec::new()));
     let begun = std::time::Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..num_threads {
             scope.spawn(|| loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 let has_failed = !failures.lock().expect("nobody panics with it").is_empty();
-                if seed > num_seeds || has_failed {
+                if seed > *seeds.end() || has_failed {
                     return;
                 }
                 if let Err(failure) = live(seed) {
@@ -79,7 +88,7 @@ fn any_life_of_an_engine_agrees_with_the_reference() {
             });
         }
     });
-    println!("{num_seeds} lives on {num_threads} threads took {:?}", begun.elapsed());
+    println!("lives {seeds:?} on {num_threads} threads took {:?}", begun.elapsed());
     let failures = failures.into_inner().expect("nobody panics with it");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -122,7 +122,7 @@ fn the_table_of_dependencies_has_every_one_of_them() {
 const LAYERS: [&[&str]; 9] = [
     &["error", "ids"],
     &["groth16"],
-    &["circuits", "inspect"],
+    &["circuits", "inspect", "params"],
     &["messages", "policy", "backend"],
     &["journal"],
     &["actors", "cuda"],

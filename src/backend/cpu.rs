@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, unbounded, Receiver, Sender, TrySendError};
 
-pub use crate::backend::host::host_memory_bytes;
+pub use crate::backend::host::{host_memory_bytes, host_memory_bytes_under};
 use crate::backend::steps::ProofSteps;
 use crate::backend::{
     BackendEvent, BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex,

@@ -10,7 +10,13 @@ const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 
 /// The host's memory, or the lowest limit of the control groups that this process is in (version 2 or 1), in bytes.
 pub fn host_memory_bytes() -> u64 {
-    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    host_memory_bytes_under(Path::new("/"))
+}
+
+/// The same by the files of the system below `root`.
+pub fn host_memory_bytes_under(root: &Path) -> u64 {
+    let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+    let read = |path: &Path| std::fs::read_to_string(below(path)).ok();
     let total = read(Path::new("/proc/meminfo")).and_then(|text| total_of(&text));
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let limits = limit_files(&groups).into_iter().filter_map(|file| limit_of(&read(&file)?));

@@ -8,6 +8,7 @@
 //! ```
 
 pub mod catalogue;
+pub mod check;
 pub mod custom;
 pub mod encoded;
 mod library;

@@ -2,6 +2,8 @@
 
 mod file;
 #[cfg(feature = "daemon")]
+mod outgoing;
+#[cfg(feature = "daemon")]
 mod wire;
 
 use std::fmt;

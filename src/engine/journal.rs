@@ -8,7 +8,7 @@ use super::system::StartedJournal;
 use super::{block_on, internal, Engine, JobHandle};
 use crate::error::{EngineError, ScheduleError};
 use crate::ids::JobId;
-use crate::journal::{JobRecord, JournalConfig, JournalWriter, OpenJournal, Store};
+use crate::journal::{JobRecord, JournalConfig, JournalWriter, OpenJournal, Recovery, Store};
 use crate::messages::job::FindJob;
 use crate::messages::journal::{AttachJob, RecoveredJob};
 
@@ -20,8 +20,7 @@ pub(super) enum JournalWay {
 
 /// What the handles know of the journal.
 pub(super) struct JournalLinks {
-    /// `true` once every job of an earlier process is queued again or has ended.
-    recovered: watch::Receiver<bool>,
+    recovery: watch::Receiver<Recovery>,
     jobs: Arc<[RecoveredJob]>,
 }
 
@@ -36,7 +35,11 @@ pub(super) fn start(
     if !contents.jobs.is_empty() {
         tracing::info!(jobs = contents.jobs.len(), "the journal has jobs to go on with");
     }
-    let jobs = contents.jobs.iter().map(recovered_job).collect();
+    let jobs = contents.jobs.iter().map(|record| {
+        let process_ends = contents.process_ends.get(&record.job).copied().unwrap_or_default();
+        recovered_job(record, process_ends)
+    });
+    let jobs = jobs.collect();
     let (writer, thread) = match way {
         JournalWay::Inline => (JournalWriter::inline(store), None),
         JournalWay::Thread => {
@@ -45,12 +48,12 @@ pub(super) fn start(
             (writer, Some(thread))
         }
     };
-    let (recovered_sender, recovered) = watch::channel(false);
-    let open = OpenJournal { writer, contents, time_of_start, recovered: recovered_sender };
-    Ok(((Some(open), thread), Some(JournalLinks { recovered, jobs })))
+    let (sender, recovery) = watch::channel(Recovery::default());
+    let open = OpenJournal { writer, contents, time_of_start, recovery: sender };
+    Ok(((Some(open), thread), Some(JournalLinks { recovery, jobs })))
 }
 
-fn recovered_job(record: &JobRecord) -> RecoveredJob {
+fn recovered_job(record: &JobRecord, process_ends: u32) -> RecoveredJob {
     RecoveredJob {
         job: record.job,
         request_id: record.request_id.clone(),
@@ -60,6 +63,7 @@ fn recovered_job(record: &JobRecord) -> RecoveredJob {
         priority: record.priority,
         accepted_unix_ms: record.accepted_unix_ms,
         deadline_unix_ms: record.deadline_unix_ms,
+        process_ends,
     }
 }
 
@@ -70,14 +74,19 @@ impl Engine {
         self.inner.journal.as_ref().map_or_else(|| Arc::from([]), |journal| Arc::clone(&journal.jobs))
     }
 
-    /// Waits until every job of the journal is queued again, or has ended.
+    /// Waits until every job of the journal is queued again, or has ended, but for those that are held back
+    /// ([`RecoveredJob::process_ends`]).
     ///
     /// # Errors
     /// [`EngineError::Schedule`] if the engine stops before.
     pub async fn wait_recovered(&self) -> Result<(), EngineError> {
+        self.wait_recovery(|recovery| recovery.is_done).await
+    }
+
+    async fn wait_recovery(&self, is_reached: impl FnMut(&Recovery) -> bool) -> Result<(), EngineError> {
         let Some(journal) = &self.inner.journal else { return Ok(()) };
-        let mut recovered = journal.recovered.clone();
-        let reached = recovered.wait_for(|recovered| *recovered).await;
+        let mut recovery = journal.recovery.clone();
+        let reached = recovery.wait_for(is_reached).await;
         reached.map(drop).map_err(|_| ScheduleError::Draining.into())
     }
 
@@ -90,12 +99,12 @@ impl Engine {
     }
 
     /// A handle to a job that is known by its number: one of an earlier process, or one that was detached. `None`: it
-    /// is not known, or not any more.
+    /// is not known, or not any more. One that is held back is waited for.
     ///
     /// # Errors
     /// [`EngineError::Schedule`] if the engine has stopped.
     pub async fn attach(&self, job: JobId) -> Result<Option<JobHandle>, EngineError> {
-        self.wait_recovered().await?;
+        self.wait_recovery(|recovery| recovery.is_done && !recovery.held_back.contains(&job)).await?;
         let accepted =
             self.inner.links.attach.send(AttachJob { job }).await.map_err(|_| self.unreachable())?;
         match accepted {

@@ -2,14 +2,18 @@
 //!
 //! | version | tables |
 //! |---|---|
-//! | 2 | `meta`: `version`, `next_job`; `jobs`, `requests`, `results`: by job, framed records (`record.rs`, `request.rs`) |
+//! | 2 | `meta`: `version`, `next_job`, `clean`; `jobs`, `requests`, `results`: by job, framed records (`record.rs`, `request.rs`); `trials`: by job |
 //! | 1 | `meta`: `version`; `accepted`, `finished`: by job, bincode without frames ([`AcceptedV1`], [`FinishedV1`]) |
 //!
 //! Version 1 kept a job's inputs inside its record, knew Filecoin's requests alone, no device that a job is bound to,
 //! deadlines by their length, and no failures; nothing told a damaged record from a whole one. A file is migrated when
 //! it is opened, in one transaction: a kill leaves the old version or the new one.
+//!
+//! `clean` and `trials` may be missing: files of this version were written before there were any.
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use std::collections::BTreeMap;
+
+use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, TableError, WriteTransaction};
 use serde::Deserialize;
 use serde_bytes::ByteBuf;
 
@@ -33,11 +37,20 @@ pub(super) const REQUESTS: ByJob = TableDefinition::new("requests");
 /// Jobs that have ended: [`ResultRecord`].
 pub(super) const RESULTS: ByJob = TableDefinition::new("results");
 
+/// Jobs that have not ended and outlived a process: how many processes ended otherwise than by their own will while they
+/// had it in hand, and whether the present one has.
+const TRIALS: TableDefinition<u64, (u32, bool)> = TableDefinition::new("trials");
+
 const ACCEPTED_V1: ByJob = TableDefinition::new("accepted");
 const FINISHED_V1: ByJob = TableDefinition::new("finished");
 
 const KEY_VERSION: &str = "version";
 const KEY_NEXT_JOB: &str = "next_job";
+/// 1: the last process closed the journal. 0: it has it open, or was killed.
+const KEY_CLEAN: &str = "clean";
+
+/// A job that so many processes ended over may be the reason: from then on it is taken in hand alone, after all others.
+pub const SUSPECT_AFTER: u32 = 2;
 
 /// What was found where a journal should be.
 pub(super) enum Found {
@@ -105,6 +118,66 @@ pub(super) fn next_job(database: &Database) -> Result<u64, redb::Error> {
 pub(super) fn set_next_job(transaction: &WriteTransaction, next_job: u64) -> Result<(), redb::Error> {
     transaction.open_table(META)?.insert(KEY_NEXT_JOB, next_job)?;
     Ok(())
+}
+
+/// A process opens the journal: counts the end of the one before it against the jobs that it had in hand, unless it was
+/// a clean one. Gives the jobs against which any count. From now on this process has in hand all that are not suspects;
+/// those when [`take_in_hand`] says so.
+pub(super) fn begin_process(database: &Database) -> Result<BTreeMap<JobId, u32>, redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_two_phase_commit(true);
+    let mut counts = BTreeMap::new();
+    {
+        let mut meta = transaction.open_table(META)?;
+        let ended_cleanly = meta.insert(KEY_CLEAN, 0)?.is_none_or(|clean| clean.value() != 0);
+        let jobs = transaction.open_table(JOBS)?;
+        let mut trials = transaction.open_table(TRIALS)?;
+        for entry in jobs.iter()? {
+            let job = entry?.0.value();
+            // Without a row: accepted by the last process.
+            let (mut count, was_in_hand) = trials.get(job)?.map_or((0, true), |row| row.value());
+            count += u32::from(was_in_hand && !ended_cleanly);
+            trials.insert(job, (count, count < SUSPECT_AFTER))?;
+            if count > 0 {
+                counts.insert(JobId(job), count);
+            }
+        }
+    }
+    transaction.commit()?;
+    Ok(counts)
+}
+
+/// The next process is to know that this one closed the journal.
+pub(super) fn end_process(database: &Database) -> Result<(), redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_two_phase_commit(true);
+    transaction.open_table(META)?.insert(KEY_CLEAN, 1)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// The rows of [`begin_process`], to change them.
+pub(super) struct Trials<'a>(Table<'a, u64, (u32, bool)>);
+
+impl<'a> Trials<'a> {
+    pub fn open(transaction: &'a WriteTransaction) -> Result<Self, redb::Error> {
+        Ok(Self(transaction.open_table(TRIALS)?))
+    }
+
+    /// A suspect is worked on from now on.
+    pub fn take_in_hand(&mut self, job: JobId) -> Result<(), redb::Error> {
+        let row = self.0.get(job.0)?.map(|row| row.value());
+        if let Some((count, _)) = row {
+            self.0.insert(job.0, (count, true))?;
+        }
+        Ok(())
+    }
+
+    /// It has ended.
+    pub fn remove(&mut self, job: JobId) -> Result<(), redb::Error> {
+        self.0.remove(job.0)?;
+        Ok(())
+    }
 }
 
 /// An accepted job of version 1.

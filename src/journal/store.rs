@@ -1,7 +1,7 @@
 //! The journal itself: what is in it, and transactions that change it. It waits for the disk: never on an actor's
 //! thread, but for simulations.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +12,15 @@ use redb::{Database, ReadableDatabase, ReadableTable};
 use super::medium::Medium;
 use super::record::{JobRecord, ResultRecord};
 use super::request::decode_request;
-use super::schema::{self, Found, JOBS, REQUESTS, RESULTS};
+use super::schema::{self, Found, Trials, JOBS, REQUESTS, RESULTS};
 use crate::circuits::Undecoded;
 use crate::error::{panic_text, JournalError};
 use crate::ids::JobId;
+
+/// Files of fewer bytes are not worth the writes.
+const COMPACT_FROM_BYTES: u64 = 64 << 20;
+/// A file is made smaller when no more than one byte in so many is used.
+const COMPACT_WHEN_ONE_IN: u64 = 4;
 
 /// How long results are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub enum Op {
     Accept { record: JobRecord, request: Arc<[u8]> },
     /// Somebody else waits for it too, for longer or more urgently.
     Update { record: JobRecord },
+    /// A job of an earlier process that may have ended it is now worked on.
+    TakeInHand { job: JobId },
     /// It has ended: with a proof, or with a reason that trying again does not change.
     Finish { record: ResultRecord },
     /// Nobody wants it any more.
@@ -46,7 +53,7 @@ impl Op {
         match self {
             Self::Accept { record, .. } | Self::Update { record } => Some(record.job),
             Self::Finish { record } => Some(record.job.job),
-            Self::Forget { job } => Some(*job),
+            Self::TakeInHand { job } | Self::Forget { job } => Some(*job),
             Self::Probe => None,
         }
     }
@@ -73,6 +80,8 @@ pub struct Contents {
     pub jobs: Vec<JobRecord>,
     /// In the order in which they ended.
     pub results: Vec<ResultRecord>,
+    /// Unfinished jobs that processes ended over without closing the journal, and how many did.
+    pub process_ends: BTreeMap<JobId, u32>,
     /// The first number that no job has had.
     pub next_job: u64,
 }
@@ -191,6 +200,7 @@ impl Store {
             let mut jobs = transaction.open_table(JOBS)?;
             let mut requests = transaction.open_table(REQUESTS)?;
             let mut results = transaction.open_table(RESULTS)?;
+            let mut trials = Trials::open(&transaction)?;
             for op in ops {
                 match op {
                     Op::Accept { record, request } => {
@@ -203,14 +213,17 @@ impl Store {
                             jobs.insert(record.job.0, record.to_bytes().as_slice())?;
                         }
                     }
+                    Op::TakeInHand { job } => trials.take_in_hand(*job)?,
                     Op::Finish { record } => {
                         let job = record.job.job;
+                        trials.remove(job)?;
                         jobs.remove(job.0)?;
                         requests.remove(job.0)?;
                         results.insert(job.0, record.to_bytes().as_slice())?;
                         self.index.insert(job, record.finished_unix_ms);
                     }
                     Op::Forget { job } => {
+                        trials.remove(*job)?;
                         jobs.remove(job.0)?;
                         requests.remove(job.0)?;
                         results.remove(job.0)?;
@@ -224,10 +237,24 @@ impl Store {
                 results.remove(job.0)?;
                 surplus.push(job);
             }
-            drop((jobs, requests, results));
+            drop((jobs, requests, results, trials));
             schema::set_next_job(&transaction, self.next_job)?;
             transaction.commit()?;
             Ok(surplus)
+        }
+    }
+}
+
+impl Drop for Store {
+    /// A process that goes down with a panic has not closed its journal.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let Ok(database) = self.database.get() else { return };
+        let closed = catch_unwind(AssertUnwindSafe(|| schema::end_process(&database)));
+        if !matches!(closed, Ok(Ok(()))) {
+            tracing::warn!("the journal could not be closed: its unfinished jobs count as cut off");
         }
     }
 }
@@ -300,8 +327,49 @@ fn open(medium: &Medium) -> Result<(Database, Contents), JournalError> {
         Found::Newer { has } => return Err(JournalError::Newer { path, has, knows: schema::VERSION }),
         Found::Wrong(what) => return Err(damaged(&path, what)),
     }
-    let contents = read_contents(&database).map_err(classify)?.map_err(|what| damaged(&path, what))?;
-    Ok((database, contents))
+    let mut contents = read_contents(&database).map_err(classify)?.map_err(|what| damaged(&path, what))?;
+    let database = compacted(database, medium).map_err(classify)?;
+    match schema::begin_process(&database) {
+        Ok(counts) => {
+            contents.process_ends = counts;
+            Ok((database, contents))
+        }
+        // A full disk, perhaps: what is there can be read all the same.
+        Err(error) => {
+            tracing::warn!(%error, "the journal cannot be written");
+            drop(database);
+            Ok((medium.open(false).map_err(classify)?, contents))
+        }
+    }
+}
+
+/// A file that once held much and now holds little gives the room back. Only when it is opened: nobody waits for it then.
+fn compacted(mut database: Database, medium: &Medium) -> Result<Database, redb::Error> {
+    let Medium::File(path) = medium else { return Ok(database) };
+    let file_bytes = std::fs::metadata(path)?.len();
+    if file_bytes < COMPACT_FROM_BYTES {
+        return Ok(database);
+    }
+    let transaction = database.begin_write()?;
+    let stats = transaction.stats()?;
+    transaction.abort()?;
+    let used_bytes = stats.stored_bytes() + stats.metadata_bytes() + stats.fragmented_bytes();
+    if used_bytes > file_bytes / COMPACT_WHEN_ONE_IN {
+        return Ok(database);
+    }
+    match database.compact() {
+        Ok(_) => {
+            let left_bytes = std::fs::metadata(path)?.len();
+            tracing::info!(file_bytes, left_bytes, "the journal's file was made smaller");
+            Ok(database)
+        }
+        // It needs room to move things, and is as good as it was.
+        Err(error) => {
+            tracing::warn!(%error, "the journal's file cannot be made smaller");
+            drop(database);
+            Ok(medium.open(false)?)
+        }
+    }
 }
 
 fn read_contents(database: &Database) -> Result<Result<Contents, String>, redb::Error> {

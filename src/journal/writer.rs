@@ -103,6 +103,7 @@ fn written(op: &Op, number: u64) -> WrittenOp {
         Op::Accept { .. } => WrittenOp::Accepted { job, number },
         Op::Update { .. } => WrittenOp::Updated { job, number },
         Op::Finish { .. } => WrittenOp::Finished { job },
+        Op::TakeInHand { .. } => WrittenOp::TakenInHand { job },
         Op::Forget { .. } | Op::Probe => WrittenOp::Other,
     }
 }

@@ -36,6 +36,9 @@ pub enum WrittenOp {
     Finished {
         job: JobId,
     },
+    TakenInHand {
+        job: JobId,
+    },
     Other,
 }
 
@@ -87,4 +90,7 @@ pub struct RecoveredJob {
     pub accepted_unix_ms: u64,
     /// Milliseconds since 1970; `None`: no limit.
     pub deadline_unix_ms: Option<u64>,
+    /// How many processes ended, otherwise than by their own will, while they had it in hand. From two on it is taken in
+    /// hand alone, after all other jobs of earlier processes: it may be the reason.
+    pub process_ends: u32,
 }

@@ -182,7 +182,18 @@ pub struct JobStatus {
     pub num_running: u32,
     /// Where those in progress are, each once.
     pub devices: Vec<String>,
+    /// Those in progress, in their order.
+    pub running: Vec<RunningPartition>,
     pub age_ms: u64,
+}
+
+/// A partition in progress.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunningPartition {
+    pub partition: u32,
+    pub device: String,
+    /// The device's stage, such as `sum-h`; `verify` once its proof is there.
+    pub doing: String,
 }
 
 /// Counted since the start.

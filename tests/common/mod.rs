@@ -13,6 +13,7 @@ pub mod synthetic;
 pub mod wrapped;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use actix::{Message, Recipient, System};
@@ -30,6 +31,14 @@ pub fn on_arbiter<F: Future>(test: F) -> F::Output {
 }
 
 fn run<F: Future>(paused: bool, test: F) -> F::Output {
+    let mut output = None;
+    let slot = &mut output;
+    run_boxed(paused, Box::pin(async move { *slot = Some(test.await) }));
+    output.expect("the arbiter ran until the test's end")
+}
+
+/// One for all tests: a runtime that is compiled for the future of each takes a second of it each time.
+fn run_boxed(paused: bool, test: Pin<Box<dyn Future<Output = ()> + '_>>) {
     let system = System::with_tokio_rt(move || {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -38,7 +47,7 @@ fn run<F: Future>(paused: bool, test: F) -> F::Output {
             .expect("a current-thread runtime needs no more than a few file descriptors")
     });
     // Dropping the runner drops its runtime: tasks that are left over do not outlive the test.
-    system.block_on(test)
+    system.block_on(test);
 }
 
 /// Waits until the actor behind `recipient` has stopped, on a clock that is paused: it jumps from look to look, and

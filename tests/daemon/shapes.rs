@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 use super::requests::{prove, recorded, window, winning};
-use super::rig::{status, Client, Setup};
+use super::rig::{wait_status, Client, Setup};
 
 async fn result(client: &mut Client, submit: SubmitProofRequest) -> AwaitProofResponse {
     client.prove(prove(submit)).await.unwrap().into_inner().result.unwrap()
@@ -135,7 +135,7 @@ async fn b62_garbage_in_any_field_is_answered() {
             assert_ne!(result.status(), End::Unknown, "seed {seed} round {round}");
         }
     }
-    assert_eq!(status(&mut client).await.jobs, 0);
+    wait_status(&mut client, |status| status.jobs == 0).await;
 }
 
 /// One field or two of the request replaced or damaged.

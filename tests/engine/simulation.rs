@@ -1,6 +1,7 @@
 //! An engine on simulated devices, on one arbiter with a paused clock.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,17 +31,26 @@ pub fn config(fleet: &str) -> EngineConfig {
 
 /// Runs `test` with an engine on one arbiter with a paused clock; at the end every actor must have stopped.
 pub fn simulate<F: Future>(config: EngineConfig, test: impl FnOnce(Engine) -> F) -> F::Output {
+    let mut output = None;
+    let slot = &mut output;
+    simulate_boxed(config, Box::new(move |engine| Box::pin(async move { *slot = Some(test(engine).await) })));
+    output.expect("the engine was driven until the test's end")
+}
+
+type Test<'t> = Box<dyn FnOnce(Engine) -> Pin<Box<dyn Future<Output = ()> + 't>> + 't>;
+
+/// Compiled once for all tests.
+fn simulate_boxed(config: EngineConfig, test: Test<'_>) {
     println!("devices: {:?}", config.devices);
     common::on_paused_arbiter(async move {
         let handles = Arc::default();
         let devices = config.devices.into_iter().map(|device| watched(device, &handles)).collect();
         let config = EngineConfig { devices, ..config };
         let engine = Engine::start_on_current_arbiter(config).await.unwrap();
-        let output = test(engine.clone()).await;
+        test(engine.clone()).await;
         engine.shutdown(Duration::from_secs(3600)).await;
         all_stopped(&engine, &handles).await;
-        output
-    })
+    });
 }
 
 type Handles = Arc<Mutex<Vec<DeviceHandle>>>;

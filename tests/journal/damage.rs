@@ -10,7 +10,7 @@ use redb::{Database, TableDefinition};
 
 use crate::common::seeds;
 use crate::model::{Model, KEEP_ALL};
-use crate::records::workload;
+use crate::records::{accept, finish, workload};
 
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 
@@ -161,4 +161,25 @@ fn a_damaged_journal_is_refused_or_whole() {
         try_open(&bytes, &format!("byte {place} changed"));
     }
     assert!(num_refused > 60, "{num_refused} were noticed");
+}
+
+/// A burst of large requests leaves a large file; the next process that opens it has a small one, with all that was kept.
+#[test]
+fn a_file_that_once_held_much_is_made_smaller() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let (mut store, _) = open(&path).unwrap();
+    for number in 1..=12 {
+        store.commit(vec![accept(number, 8 << 20)], 1).unwrap();
+    }
+    store.commit((1..=11).map(|number| finish(number, 2)).collect(), 2).unwrap();
+    drop(store);
+    let large = std::fs::metadata(&path).unwrap().len();
+    assert!(large > 64 << 20, "{large}");
+    let (store, contents) = open(&path).unwrap();
+    assert_eq!((contents.jobs.len(), contents.results.len()), (1, 11));
+    assert!(store.reader().request(contents.jobs[0].job).is_ok());
+    drop(store);
+    let small = std::fs::metadata(&path).unwrap().len();
+    assert!(small < large / 3, "{large} B, then {small} B");
 }

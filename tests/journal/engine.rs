@@ -8,11 +8,12 @@ use cuzk::circuits::{Undecoded, WorkKind};
 use cuzk::engine::EngineConfig;
 use cuzk::error::{EngineError, ErrorClass, ScheduleError};
 use cuzk::ids::{DeviceId, JobId};
-use cuzk::journal::{Contents, JournalConfig, Medium, MemoryDisk, Retention, Store, StoredEnd};
+use cuzk::journal::{Contents, JournalConfig, Medium, MemoryDisk, Op, Retention, Store, StoredEnd};
 use cuzk::messages::job::{BlindingSource, CancelOutcome, Placement, Priority, ProofRequest};
 
 use crate::encoded::{encoded, SquaresDecoder};
 use crate::model::KEEP_ALL;
+use crate::records;
 use crate::simulation::{find, placed, prove, simulate, submit_all, with_priority};
 use crate::squares::{self, holds};
 
@@ -81,6 +82,66 @@ fn b49_a_recovered_job_needs_nobody_to_wait_for_it() {
     let contents = contents(&disk);
     assert!(contents.jobs.is_empty());
     assert!(matches!(&contents.results[0].end, StoredEnd::Proved(stored) if holds(&stored.proof, &[2])));
+}
+
+/// What kills the process would do so for ever, and no other job would ever end.
+#[test]
+fn b49_a_job_that_processes_ended_over_is_worked_on_alone_and_last() {
+    let fleet = "sim:2;stage=50ms";
+    let disk = MemoryDisk::default();
+    let left = simulate(with_journal(fleet, &disk), |engine| async move {
+        let _a = engine.submit(encoded("a", &[2])).await.unwrap();
+        let _b = engine.submit(encoded("b", &[3])).await.unwrap();
+        disk.fork()
+    });
+    let disk = left.clone();
+    let left = simulate(with_journal(fleet, &left), |engine| async move {
+        let _c = engine.submit(encoded("c", &[4])).await.unwrap();
+        disk.fork()
+    });
+    let disk = left.clone();
+    simulate(with_journal(fleet, &left), |engine| async move {
+        let known: Vec<_> =
+            engine.recovered().iter().map(|job| (job.request_id.clone(), job.process_ends)).collect();
+        assert_eq!(known, [("a".into(), 2), ("b".into(), 2), ("c".into(), 1)]);
+        // Who asks for one that is held back waits with it; new work does not.
+        let new = prove(&engine, encoded("new", &[5])).await.unwrap();
+        assert!(holds(&new.proof, &[5]));
+        let b = engine.recovered()[1].job;
+        let attached = engine.attach(b).await.unwrap().expect("it has not ended");
+        assert!(holds(&attached.wait().await.unwrap().proof, &[3]));
+        engine.wait_status(|status| status.totals.completed == 4).await.unwrap();
+    });
+    let contents = contents(&disk);
+    assert!(contents.jobs.is_empty() && contents.process_ends.is_empty());
+    let order: Vec<_> = contents.results.iter().map(|result| result.job.request_id.as_str()).collect();
+    let position = |id| order.iter().position(|known| *known == id).unwrap();
+    assert!(position("c") < position("a") && position("a") < position("b"), "{order:?}");
+}
+
+/// A process that closes its journal says nothing against the jobs that it leaves, and neither does one against a job that
+/// it had not begun.
+#[test]
+fn only_kills_count_against_a_job_and_only_if_it_was_in_hand() {
+    let disk = MemoryDisk::default();
+    let open = |disk: &MemoryDisk| Store::open(Medium::Backend(Arc::new(disk.clone())), KEEP_ALL).unwrap();
+    let ends = |disk: &MemoryDisk| contents(disk).process_ends.get(&JobId(1)).copied().unwrap_or_default();
+    let (mut store, _) = open(&disk);
+    store.commit(vec![records::accept(1, 64)], 1).unwrap();
+    let killed = disk.fork();
+    drop(store);
+    assert_eq!(ends(&disk), 0, "closed");
+    assert_eq!(ends(&killed), 1, "killed");
+    // Each opening is a process that is killed in its turn: from the second on the job was not in hand.
+    for _ in 0..3 {
+        let (store, _) = open(&killed);
+        std::mem::forget(store);
+    }
+    assert_eq!(ends(&killed), 2);
+    let (mut store, _) = open(&killed);
+    store.commit(vec![Op::TakeInHand { job: JobId(1) }], 2).unwrap();
+    std::mem::forget(store);
+    assert_eq!(ends(&killed), 3);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! The contract itself, with the meaning of every field, is `proto/cuzk/v1/proving_engine.proto`.
 
+pub mod client;
+
 /// Messages, [`v1::proving_engine_client`] and [`v1::proving_engine_server`].
 pub mod v1 {
     #![allow(missing_docs, clippy::all)]
@@ -13,3 +15,6 @@ pub const CONTRACT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/contract.b
 
 /// Bytes that one message may have in either direction. Both ends must be told: the library's own limit is 4 MiB.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
+
+/// Environment variable that tells clients where the daemon is, if no flag does.
+pub const ADDR_VARIABLE: &str = "CUZK_ADDR";

@@ -21,7 +21,7 @@ use super::job::Job;
 use super::Scheduler;
 use crate::error::{EngineError, JournalError, ScheduleError};
 use crate::ids::JobId;
-use crate::journal::{JobRecord, JournalWriter, Op, ResultRecord};
+use crate::journal::{JobRecord, JournalWriter, Op, Recovery, ResultRecord};
 use crate::messages::job::{BlindingSource, CancelOutcome, JobResult, ProofOutcome, SubmitJob};
 use crate::messages::journal::{Durability, JournalWritten, RecoveredDecoded, WrittenOp};
 
@@ -35,10 +35,16 @@ const PROBE_AFTER_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Durable {
     journal: Option<JournalWriter>,
     time_of_start: Duration,
-    recovered: Option<watch::Sender<bool>>,
+    recovery: Option<watch::Sender<Recovery>>,
     /// Jobs of an earlier process that are not in the table yet.
     undecoded: BTreeMap<JobId, JobRecord>,
-    /// Those of them that a worker decodes.
+    /// Those of them that processes ended over, and how many did: each waits until all others have ended.
+    held_back: BTreeMap<JobId, u32>,
+    /// One that was, until the journal knows that it is worked on.
+    released: Option<JobId>,
+    /// Jobs of an earlier process that are in the table.
+    in_hand: BTreeSet<JobId>,
+    /// Those of `undecoded` that a worker decodes.
     decoding: BTreeSet<JobId>,
     /// None is asked for before: the Synthesizer was dead or busy.
     decode_again_at: Duration,
@@ -104,8 +110,9 @@ impl Durable {
         self.journal = None;
     }
 
+    /// Without those that are held back.
     pub fn num_recovering(&self) -> usize {
-        self.undecoded.len()
+        self.undecoded.len() - self.held_back.len()
     }
 
     /// Why it cannot be written: work that would have to be is refused meanwhile.
@@ -126,6 +133,11 @@ impl Durable {
     /// Blinding values are not written, and without them a proof would be another one.
     fn can_keep(&self, has_bytes: bool, blinding: &BlindingSource) -> bool {
         self.journal.is_some() && has_bytes && matches!(blinding, BlindingSource::OsRandom)
+    }
+
+    fn take_undecoded(&mut self, job: JobId) -> Option<JobRecord> {
+        self.held_back.remove(&job);
+        self.undecoded.remove(&job)
     }
 
     fn write(&mut self, op: Op, now: Duration) -> u64 {
@@ -221,6 +233,7 @@ impl Scheduler {
     /// A job ends: writes what is to be written of that. The result that it ends with: a proof that is being stored
     /// counts before anything that came later.
     pub(super) fn journal_ended(&mut self, job: &mut Job, result: JobResult) -> JobResult {
+        self.durable.in_hand.remove(&job.spec.id);
         if let Some(outcome) = job.durable.storing.take() {
             return Ok(outcome);
         }
@@ -247,7 +260,7 @@ impl Scheduler {
         if self.jobs.get(&id).is_some_and(|job| job.durable.is_storing()) {
             return Some(CancelOutcome::AlreadyEnded);
         }
-        let record = self.durable.undecoded.remove(&id)?;
+        let record = self.durable.take_undecoded(id)?;
         self.forget_name(&record.name(), id);
         let now = self.now();
         self.durable.write(Op::Forget { job: id }, now);
@@ -266,7 +279,7 @@ impl Scheduler {
         }
         if self.draining {
             // What is left is for the next process; who waits for the recovery is told that this one ends.
-            self.durable.recovered = None;
+            self.durable.recovery = None;
         } else {
             self.decode_recovered();
         }
@@ -292,6 +305,7 @@ impl Handler<JournalWritten> for Scheduler {
                     }
                 }
                 WrittenOp::Finished { job } => self.result_written(job, &verdict),
+                WrittenOp::TakenInHand { job } => self.taken_in_hand(job),
                 WrittenOp::Other => {}
             }
         }

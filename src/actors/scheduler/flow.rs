@@ -8,7 +8,7 @@ use super::devices::Service;
 use super::job::{PartitionState, Witness};
 use super::lifeline::attempt_span;
 use super::Scheduler;
-use crate::backend::PartitionWork;
+use crate::backend::{PartitionWork, Stage};
 use crate::error::{EngineError, ScheduleError};
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneCredit, ProvePartition};
@@ -144,6 +144,7 @@ impl Scheduler {
         partition.attempts += 1;
         let attempt = Attempt(partition.attempts);
         let witness = take_ready(&mut partition.state);
+        partition.stage = Stage::ALL[0];
         partition.state =
             PartitionState::Proving { attempt, device: id.clone(), witness: witness.clone(), since: now };
         let work = PartitionWork {

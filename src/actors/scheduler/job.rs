@@ -90,6 +90,8 @@ impl PartitionState {
 /// One proof of a job.
 pub(super) struct Partition {
     pub state: PartitionState,
+    /// The stage that it is in while a device proves it.
+    pub stage: Stage,
     /// How often it was given to a device.
     pub attempts: u32,
     /// How often a device did not take it, although it had granted a lane.
@@ -108,6 +110,7 @@ impl Partition {
     fn new() -> Self {
         Self {
             state: PartitionState::Waiting,
+            stage: Stage::ALL[0],
             attempts: 0,
             refusals: 0,
             avoid: BTreeSet::new(),
@@ -153,6 +156,15 @@ impl Partition {
             self.state,
             PartitionState::Proving { .. } | PartitionState::Proved { .. } | PartitionState::Suspect { .. }
         )
+    }
+
+    /// What is done with it now, if it is in progress: the device's stage, or `verify`.
+    pub fn doing(&self) -> Option<&'static str> {
+        match &self.state {
+            PartitionState::Proving { .. } => Some(self.stage.as_str()),
+            _ if self.is_in_progress() => Some("verify"),
+            _ => None,
+        }
     }
 
     /// On a device, or beyond.

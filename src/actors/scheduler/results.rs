@@ -4,6 +4,7 @@ use actix::{Context, Handler};
 
 use super::job::PartitionState;
 use super::Scheduler;
+use crate::backend::Stage;
 use crate::error::{DeviceError, ErrorClass};
 use crate::ids::{DeviceId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneFreed, PartitionFailed, PartitionProved, StageFinished};
@@ -100,6 +101,9 @@ impl Handler<StageFinished> for Scheduler {
         let Some(partition) = self.expected(&finished.at, &finished.device) else { return };
         let StageFinished { at, device, stage, elapsed } = finished;
         if let Some(job) = self.jobs.get_mut(&at.job) {
+            if let Some(next) = Stage::ALL.get(stage.index() + 1) {
+                job.partition(partition).stage = *next;
+            }
             job.tell(&JobEvent::StageDone { partition, device, stage, elapsed });
         }
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::devices::{Device, Service};
-use super::job::Job;
+use super::job::{Job, Partition};
 use super::{Scheduler, KINDS};
 use crate::ids::{CircuitId, DeviceId};
 use crate::messages::status::{
     CircuitStatus, DeviceStatus, EngineDeviceStatus, EngineStatus, JobStatus, QueueStatus, Readiness,
+    RunningPartition,
 };
 use crate::policy::host_memory::HostPart;
 use crate::policy::readiness::{readiness, DeviceFact, EngineFacts, ServiceFact};
@@ -162,6 +163,14 @@ impl Scheduler {
     }
 }
 
+fn running(job: &Job) -> Vec<RunningPartition> {
+    let of = |(partition, state): (u32, &Partition)| {
+        let (device, doing) = (state.device()?.to_string(), state.doing()?.to_owned());
+        Some(RunningPartition { partition, device, doing })
+    };
+    (0..).zip(&job.partitions).filter_map(of).collect()
+}
+
 fn job_status(job: &Job, now: Duration) -> JobStatus {
     let devices: BTreeSet<&DeviceId> =
         job.partitions.iter().filter_map(|partition| partition.device()).collect();
@@ -175,6 +184,7 @@ fn job_status(job: &Job, now: Duration) -> JobStatus {
         priority: job.spec.priority,
         num_partitions: job.spec.workload.num_partitions(),
         num_done: job.num_done() as u32,
+        running: running(job),
         num_running: job.partitions.iter().filter(|partition| partition.is_in_progress()).count() as u32,
         age_ms: now.saturating_sub(job.spec.accepted_at).as_millis() as u64,
     }

@@ -2,12 +2,20 @@
 
 #[cfg(feature = "cuda")]
 mod check;
+#[cfg(feature = "daemon")]
+#[path = "../shared/daemon_options.rs"]
+mod daemon_options;
 #[cfg(feature = "cuda")]
 mod field;
 mod gen_vanilla;
 #[cfg(feature = "cuda")]
 mod kernels;
 mod layouts;
+#[cfg(feature = "daemon")]
+mod load;
+#[cfg(feature = "daemon")]
+#[path = "../shared/manual.rs"]
+mod manual;
 #[cfg(feature = "cuda")]
 mod msm;
 #[cfg(feature = "cuda")]
@@ -27,8 +35,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Measures CuZK's GPU kernels and shapes, and checks every result that a figure stands on; makes inputs for
-/// measurements; runs its scheduling on simulated machines.
+/// Measures CuZK's proving under load, its GPU kernels and shapes, and checks every result that a figure stands on;
+/// makes inputs for measurements; runs its scheduling on simulated machines.
 #[derive(Parser)]
 #[command(name = "cuzk-bench", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -45,6 +53,16 @@ enum Command {
     Simulate(simulate::SimulateArgs),
     Timeline(timeline::TimelineArgs),
     Witness(witness::WitnessArgs),
+    #[cfg(feature = "daemon")]
+    Single(load::SingleArgs),
+    #[cfg(feature = "daemon")]
+    Batch(load::BatchArgs),
+    #[cfg(feature = "daemon")]
+    Stress(load::StressArgs),
+    #[cfg(feature = "daemon")]
+    Completions(manual::CompletionsArgs),
+    #[cfg(feature = "daemon")]
+    Man(manual::ManArgs),
 }
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 a device failed, a result was wrong or a file cannot be \
@@ -113,6 +131,16 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args).map_err(Failure::failed),
         Command::Timeline(args) => timeline::run(&args).map_err(Failure::failed),
         Command::Witness(args) => witness::run(&args),
+        #[cfg(feature = "daemon")]
+        Command::Single(args) => load::single(&args),
+        #[cfg(feature = "daemon")]
+        Command::Batch(args) => load::batch(&args),
+        #[cfg(feature = "daemon")]
+        Command::Stress(args) => load::stress(&args),
+        #[cfg(feature = "daemon")]
+        Command::Completions(args) => args.run(programs()).map_err(Failure::failed),
+        #[cfg(feature = "daemon")]
+        Command::Man(args) => args.run(programs()).map_err(Failure::failed),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -121,6 +149,12 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+#[cfg(feature = "daemon")]
+fn programs() -> Vec<clap::Command> {
+    use clap::CommandFactory;
+    vec![Cli::command()]
 }
 
 #[cfg(feature = "cuda")]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cuzk::circuits::WorkKind;
 use cuzk::messages::job::Priority;
 use cuzk::messages::status::{
-    CircuitStatus, EngineDeviceStatus, EngineStatus, JobStatus, Totals as EngineTotals,
+    CircuitStatus, EngineDeviceStatus, EngineStatus, JobStatus, RunningPartition, Totals as EngineTotals,
 };
 use cuzk_wire::v1::{self, srs_status::Tier};
 
@@ -169,7 +169,13 @@ fn job(job: &JobStatus) -> v1::JobStatus {
         partitions_running: job.num_running,
         devices: job.devices.clone(),
         age_ms: job.age_ms,
+        running: job.running.iter().map(running).collect(),
     }
+}
+
+fn running(running: &RunningPartition) -> v1::RunningPartition {
+    let RunningPartition { partition, device, doing } = running;
+    v1::RunningPartition { partition: *partition, device: device.clone(), doing: doing.clone() }
 }
 
 fn priority(priority: Priority) -> v1::Priority {

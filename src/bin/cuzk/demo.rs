@@ -89,7 +89,7 @@ impl Demo<'_> {
         ui::out(&format!(
             "   verified by cuzk in {} and by Filecoin's own verifier in {}",
             ui::duration(verified.ours),
-            ui::duration(verified.filecoin)
+            ui::duration(verified.library)
         ))?;
         let replayed = self.prove(example, unpacked, true)?;
         ui::out(&format!(

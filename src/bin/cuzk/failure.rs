@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 
 use cuzk::error::{
-    ConfigError, DeviceError, EngineError, ErrorClass, InspectError, JournalError, RequestError, SrsError,
+    ConfigError, DeviceError, EngineError, ErrorClass, InspectError, JournalError, ParamsError, RequestError,
+    SrsError,
 };
 use serde_json::{json, Value};
 
@@ -67,6 +68,15 @@ impl Failure {
         };
         let message = format!("standard output: cannot write: {error}");
         Self { code, class, message, at: "standard output".to_owned() }
+    }
+
+    /// A result that was to be written to a folder or to standard output.
+    #[cfg(feature = "daemon")]
+    pub fn written(error: &std::io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::stdout(error),
+            _ => Self::usage(format!("cannot write: {error}")),
+        }
     }
 
     /// How a command ends of whose `total` parts some failed. The only part's failure is the command's; of several, which
@@ -146,6 +156,27 @@ impl From<InspectError> for Failure {
             InspectError::Input(error) => error.into(),
             InspectError::Srs(error) => error.into(),
         }
+    }
+}
+
+impl From<ParamsError> for Failure {
+    fn from(error: ParamsError) -> Self {
+        let (code, at) = match &error {
+            ParamsError::Manifest { .. } => (EXIT_USAGE, "manifest".to_owned()),
+            ParamsError::Unpublished { circuit, .. } => (EXIT_USAGE, circuit.clone()),
+            ParamsError::Mirror { url, .. } => (EXIT_USAGE, url.clone()),
+            ParamsError::Space { dir, .. } => (EXIT_USAGE, dir.display().to_string()),
+            ParamsError::Wrong { path, .. } => (EXIT_INPUT, path.display().to_string()),
+            ParamsError::Io { path, .. } if error.class() == ErrorClass::Caller => {
+                (EXIT_INPUT, path.display().to_string())
+            }
+            ParamsError::Io { path, .. } | ParamsError::Busy { path } => {
+                (EXIT_PROVING, path.display().to_string())
+            }
+            ParamsError::Unavailable { file, .. } => (EXIT_PROVING, file.clone()),
+            ParamsError::Stopped => (EXIT_PROVING, "signal".to_owned()),
+        };
+        Self { code, class: error.class().as_str(), message: error.to_string(), at }
     }
 }
 

@@ -2,13 +2,23 @@
 
 mod check_config;
 mod circuits;
+#[cfg(feature = "daemon")]
+mod daemon;
+#[cfg(feature = "daemon")]
+#[allow(dead_code)] // The daemon reads them; here they are only described.
+#[path = "../cuzk-daemon/args.rs"]
+mod daemon_args;
 mod demo;
 mod devices;
+mod doctor;
 mod failure;
 mod files;
 mod input;
 mod inspect;
 mod interrupt;
+#[cfg(feature = "daemon")]
+#[path = "../shared/manual.rs"]
+mod manual;
 mod options;
 mod params;
 mod plan;
@@ -49,7 +59,50 @@ enum Command {
     Circuits(circuits::CircuitsArgs),
     Params(params::ParamsArgs),
     Plan(plan::PlanArgs),
+    Doctor(doctor::DoctorArgs),
     CheckConfig(check_config::CheckConfigArgs),
+    #[cfg(feature = "daemon")]
+    #[command(flatten)]
+    Daemon(DaemonCommand),
+    #[cfg(feature = "daemon")]
+    Completions(manual::CompletionsArgs),
+    #[cfg(feature = "daemon")]
+    Man(manual::ManArgs),
+}
+
+/// What speaks to a running daemon.
+#[cfg(feature = "daemon")]
+#[derive(Subcommand)]
+enum DaemonCommand {
+    Status(daemon::StatusArgs),
+    Top(daemon::TopArgs),
+    Submit(daemon::SubmitArgs),
+    Await(daemon::AwaitArgs),
+    Jobs(daemon::JobsArgs),
+    Cancel(daemon::CancelArgs),
+    Preload(daemon::PreloadArgs),
+    Evict(daemon::EvictArgs),
+    Reload(daemon::ReloadArgs),
+    Drain(daemon::DrainArgs),
+}
+
+#[cfg(feature = "daemon")]
+impl DaemonCommand {
+    fn run(self, config: &cuzk::config::Config, ui: Ui) -> Result<(), Failure> {
+        use daemon::run;
+        match self {
+            Self::Status(args) => run::status(&args, config),
+            Self::Top(args) => run::top(&args, config),
+            Self::Submit(args) => run::submit(&args, config, ui),
+            Self::Await(args) => run::await_job(&args, config, ui),
+            Self::Jobs(args) => run::jobs(&args, config),
+            Self::Cancel(args) => run::cancel(&args, config, ui),
+            Self::Preload(args) => run::preload(&args, config, ui),
+            Self::Evict(args) => run::evict(&args, config, ui),
+            Self::Reload(args) => run::reload(&args, config),
+            Self::Drain(args) => run::drain(&args, config),
+        }
+    }
 }
 
 /// `--version`: the version, and the backends that this build can and cannot drive.
@@ -73,9 +126,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return not_run(&error),
     };
-    let config = match cli.global.config() {
-        Ok(config) => config,
-        Err(error) => return fail_early(&options::early_logging(), &Failure::from(error)),
+    let config = match (cli.global.config(), &cli.command) {
+        (Ok(config), _) => config,
+        // It has things to say of a machine whose configuration is wrong, that for one.
+        (Err(error), Command::Doctor(args)) => return ended(doctor::run(args, Err(error))),
+        (Err(error), _) => return fail_early(&options::early_logging(), &Failure::from(error)),
     };
     // Dropped last, after every message: what is still buffered is written then.
     let (_telemetry, ui) = match cuzk::telemetry::init(&options::logging(&config)) {
@@ -94,11 +149,34 @@ fn main() -> ExitCode {
         Command::Circuits(args) => circuits::run(&args),
         Command::Params(args) => params::run(&args, &config, ui),
         Command::Plan(args) => plan::run(&args),
+        Command::Doctor(args) => doctor::run(&args, Ok(config)),
         Command::CheckConfig(args) => check_config::run(&args, &config),
+        #[cfg(feature = "daemon")]
+        Command::Daemon(command) => command.run(&config, ui),
+        #[cfg(feature = "daemon")]
+        Command::Completions(args) => args.run(programs()).map_err(|error| Failure::stdout(&error)),
+        #[cfg(feature = "daemon")]
+        Command::Man(args) => args.run(programs()).map_err(|error| Failure::written(&error)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ui.fail(&failure),
+    }
+}
+
+/// The programs that `man` and `completions` are about.
+#[cfg(feature = "daemon")]
+fn programs() -> Vec<clap::Command> {
+    use clap::CommandFactory;
+    // A page's header has room for one line.
+    vec![Cli::command().version(env!("CARGO_PKG_VERSION")), daemon_args::Args::command()]
+}
+
+/// The exit code of a command that ran without logs.
+fn ended(done: Result<(), Failure>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail_early(&options::early_logging(), &failure),
     }
 }
 

@@ -60,7 +60,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
 }
 
 /// Points of the queries follow from the size of the parameter file: all but B's are given by the circuit's sizes.
-fn figures(spec: &CircuitSpec) -> Result<CircuitFigures, Failure> {
+pub fn figures(spec: &CircuitSpec) -> Result<CircuitFigures, Failure> {
     let unknown = || Failure::usage(format!("the size of {spec} is not known"));
     let sizes = spec.sizes().ok_or_else(unknown)?;
     let memory = spec.memory().ok_or_else(unknown)?;

@@ -2,17 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use clap::Args;
+use cuzk::circuits::check::{check_proof, CheckError, Checked};
 use cuzk::circuits::manifest::Manifest;
 use cuzk::circuits::request::json_text;
 use cuzk::circuits::Workload;
 use cuzk::config::Config;
 use cuzk::groth16::proof::PROOF_BYTES;
 use cuzk::groth16::srs_file::read_vk;
-use cuzk::groth16::{PreparedVerifyingKey, Proof, Scalar, VerifyingKey};
-use cuzk::ids::PartitionIndex;
+use cuzk::groth16::VerifyingKey;
 use serde_json::{json, Value};
 
 use crate::failure::Failure;
@@ -37,12 +36,6 @@ pub struct VerifyArgs {
     /// One JSON object a line for each request
     #[arg(long)]
     json: bool,
-}
-
-/// How long each verifier took.
-pub struct Verified {
-    pub ours: Duration,
-    pub filecoin: Duration,
 }
 
 /// Every request is verified, whatever became of those before it.
@@ -134,42 +127,15 @@ impl Inputs {
     }
 }
 
-/// Checks every partition of the job with our verifier, then the whole job with the circuit's own library.
-pub fn verify(workload: &dyn Workload, vk: &VerifyingKey, proof: &[u8]) -> Result<Verified, Failure> {
-    let invalid = |what: String| Failure::refuted(format!("request of {}", workload.circuit()), what);
-    let proofs: Vec<Proof> = proof
-        .chunks(PROOF_BYTES)
-        .enumerate()
-        .map(|(partition, bytes)| {
-            Proof::from_bytes(bytes).map_err(|error| invalid(format!("partition {partition}: {error}")))
-        })
-        .collect::<Result<_, _>>()?;
-    let inputs: Vec<Vec<Scalar>> = (0..workload.num_partitions())
-        .map(|partition| workload.public_inputs(PartitionIndex(partition)))
-        .collect::<Result<_, _>>()
-        .map_err(|error| Failure::input("public inputs", error.to_string()))?;
-    if let Some(inputs) = inputs.iter().find(|inputs| inputs.len() + 1 != vk.ic.len()) {
-        return Err(Failure::input(
-            "verifying key",
-            format!(
-                "verifying key is of another circuit: takes {} inputs, circuit has {}",
-                vk.ic.len(),
-                inputs.len() + 1
-            ),
-        ));
-    }
-    let start = Instant::now();
-    let prepared = PreparedVerifyingKey::new(vk);
-    let pairs: Vec<(&Proof, &[Scalar])> = proofs.iter().zip(inputs.iter().map(Vec::as_slice)).collect();
-    if !prepared.verify_batch(&pairs) {
-        return Err(invalid("proof does not verify".to_owned()));
-    }
-    let ours = start.elapsed();
-    let start = Instant::now();
-    workload
-        .verify_job(vk, proof)
-        .map_err(|error| invalid(format!("proof does not verify with Filecoin's verifier: {error}")))?;
-    Ok(Verified { ours, filecoin: start.elapsed() })
+/// [`check_proof`], its errors as a command's.
+pub fn verify(workload: &dyn Workload, vk: &VerifyingKey, proof: &[u8]) -> Result<Checked, Failure> {
+    check_proof(workload, vk, proof).map_err(|error| match error {
+        CheckError::Invalid(_) | CheckError::Library(_) => {
+            Failure::refuted(format!("request of {}", workload.circuit()), error.to_string())
+        }
+        CheckError::Inputs(error) => Failure::input("public inputs", error.to_string()),
+        CheckError::OtherCircuit { .. } => Failure::input("verifying key", error.to_string()),
+    })
 }
 
 /// The verifying key, with what to do if it is not there.
@@ -244,7 +210,7 @@ fn check_length(path: &Path, proof: &[u8], statements: &[Statement]) -> Result<(
 fn report(
     args: &VerifyArgs,
     statement: &Statement,
-    result: &Result<Verified, Failure>,
+    result: &Result<Checked, Failure>,
 ) -> Result<(), Failure> {
     let Statement { request, workload } = statement;
     if args.json {
@@ -257,7 +223,7 @@ fn report(
         workload.circuit(),
         ui::count(u64::from(workload.num_partitions()), "partition"),
         ui::duration(verified.ours),
-        ui::duration(verified.filecoin)
+        ui::duration(verified.library)
     ))
 }
 

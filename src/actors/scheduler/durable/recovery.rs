@@ -11,7 +11,7 @@ use super::super::{EndedJob, Scheduler};
 use crate::circuits::{Undecoded, Workload};
 use crate::error::{EngineError, JournalError, ScheduleError};
 use crate::ids::{JobId, WorkRef};
-use crate::journal::{Op, OpenJournal, ResultRecord};
+use crate::journal::{Op, OpenJournal, ResultRecord, SUSPECT_AFTER};
 use crate::messages::job::{BlindingSource, JobEvent, Priority};
 use crate::messages::journal::{AttachJob, RecoveredDecoded};
 use crate::messages::synthesis::DecodeRequest;
@@ -20,7 +20,7 @@ use crate::policy::admission::WorkIdentity;
 impl Scheduler {
     /// Before it starts: with what a journal held.
     pub fn with_journal(mut self, journal: OpenJournal) -> Self {
-        let OpenJournal { writer, contents, time_of_start, recovered } = journal;
+        let OpenJournal { writer, contents, time_of_start, recovery } = journal;
         self.next_job = self.next_job.max(contents.next_job);
         for result in &contents.results {
             self.remember(result);
@@ -31,8 +31,14 @@ impl Scheduler {
         self.durable.undecoded = contents.jobs.into_iter().map(|record| (record.job, record)).collect();
         self.durable.time_of_start = time_of_start;
         self.durable.journal = Some(writer);
-        recovered.send_replace(self.durable.undecoded.is_empty());
-        self.durable.recovered = Some(recovered);
+        let mut held_back = contents.process_ends;
+        held_back.retain(|_, count| *count >= SUSPECT_AFTER);
+        if !held_back.is_empty() {
+            tracing::warn!(jobs = ?held_back, "processes ended over these jobs: they wait for all others");
+        }
+        self.durable.held_back = held_back;
+        self.durable.recovery = Some(recovery);
+        self.report_recovered();
         self
     }
 
@@ -63,9 +69,13 @@ impl Scheduler {
     }
 
     pub(super) fn report_recovered(&self) {
-        if let Some(recovered) = self.durable.recovered.as_ref().filter(|_| self.durable.undecoded.is_empty())
-        {
-            recovered.send_replace(true);
+        if let Some(recovery) = &self.durable.recovery {
+            let is_done = self.durable.num_recovering() == 0;
+            recovery.send_modify(|recovery| {
+                // For good: new jobs do not wait for one that is taken in hand late.
+                recovery.is_done |= is_done;
+                recovery.held_back = self.durable.held_back.keys().copied().collect();
+            });
         }
     }
 
@@ -78,8 +88,14 @@ impl Scheduler {
         if room == 0 {
             return;
         }
-        let waiting =
-            self.durable.undecoded.values().filter(|record| !self.durable.decoding.contains(&record.job));
+        if self.durable.num_recovering() == 0 {
+            self.release_held_back();
+            return;
+        }
+        let waiting = self.durable.undecoded.values().filter(|record| {
+            let job = &record.job;
+            !self.durable.decoding.contains(job) && !self.durable.held_back.contains_key(job)
+        });
         let mut waiting: Vec<_> = waiting.map(|record| (Reverse(record.priority), record.job)).collect();
         waiting.sort_unstable();
         for (_, job) in waiting.into_iter().take(room) {
@@ -88,6 +104,29 @@ impl Scheduler {
             }
             self.ask_to_decode(job);
         }
+    }
+
+    /// Takes the least suspicious of the jobs that processes ended over in hand, once every other has ended. The journal is
+    /// told first: if this process ends over it too, that counts.
+    fn release_held_back(&mut self) {
+        let is_alone = self.durable.in_hand.is_empty() && self.durable.released.is_none();
+        let next = self.durable.held_back.iter().min_by_key(|(job, count)| (**count, **job));
+        let Some((&job, &count)) = next.filter(|_| is_alone) else { return };
+        if self.end_if_expired(job) {
+            return;
+        }
+        tracing::warn!(%job, process_ends = count, "a job that processes ended over is taken in hand, alone");
+        self.durable.released = Some(job);
+        let now = self.now();
+        self.durable.write(Op::TakeInHand { job }, now);
+    }
+
+    /// The journal knows it, or cannot be written.
+    pub(super) fn taken_in_hand(&mut self, job: JobId) {
+        self.durable.released = None;
+        // It counts as any other from now on: nothing else is released until it is decoded and has ended.
+        self.durable.held_back.remove(&job);
+        self.report_recovered();
     }
 
     fn ask_to_decode(&mut self, job: JobId) {
@@ -121,7 +160,7 @@ impl Scheduler {
 
     /// A job of an earlier process that cannot be queued again has failed; the reason is stored.
     fn end_undecoded(&mut self, job: JobId, error: EngineError) {
-        let Some(record) = self.durable.undecoded.remove(&job) else { return };
+        let Some(record) = self.durable.take_undecoded(job) else { return };
         let now = self.now();
         tracing::warn!(%job, %error, "a job of the journal ended without a proof");
         let result = ResultRecord::new(record, self.durable.unix_ms(now), &Err(error));
@@ -163,7 +202,8 @@ impl Scheduler {
         entry.kept = true;
         entry.durable.is_written = true;
         entry.durable.record = Some(record);
-        self.durable.undecoded.remove(&job);
+        self.durable.take_undecoded(job);
+        self.durable.in_hand.insert(job);
         self.totals.recovered += 1;
         self.report_recovered();
         Ok(())

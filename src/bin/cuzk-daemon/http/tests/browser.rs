@@ -80,7 +80,7 @@ const HOSTILE: &str = r#"<img src=x onerror=alert(1)>"'&</td><script>alert(2)</s
 /// Four devices with work of all kinds for a while.
 fn busy_rig() -> (Rig, Vec<cuzk::engine::JobHandle>) {
     let rig = Rig::start(scenario());
-    let mut jobs = vec![rig.submit("winning-32g", HOSTILE)];
+    let mut jobs = Vec::new();
     for round in 0..6 {
         jobs.push(rig.submit("porep-32g", &format!("f01234-porep-{}", 88_201 + round)));
         jobs.push(rig.submit("snap-32g", &format!("f01234-snap-{}", 4_417 + round)));
@@ -94,7 +94,8 @@ fn busy_rig() -> (Rig, Vec<cuzk::engine::JobHandle>) {
     });
     jobs.push(rig.submit("porep-32g", "f01234-porep-88204"));
     jobs.push(rig.submit("wpost-32g", "f01234-wdpost-d14-p0"));
-    jobs.push(rig.submit("winning-32g", HOSTILE));
+    // Of sixteen partitions, the last in the queue: it is there as long as anybody looks.
+    jobs.push(rig.submit("snap-32g", HOSTILE));
     (rig, jobs)
 }
 
