@@ -7,11 +7,11 @@
 #   gate   installs the pinned nvcc (setup-nvcc.sh), compiles the field routines alone for each architecture and
 #          compares their multiplication counts in SASS with the table below: a lost fusion of multiplication
 #          pairs halves the speed and fails no other test. A few seconds, and the installation.
-#   spills compiles the transforms and the sums in G1 and looks for spilled registers in the kernels that take the time:
+#   spills compiles the transforms, the evaluation and the sums in G1 and looks for spilled registers in the kernels that take the time:
 #          a loop counter that is (up to 16 accesses in a kernel's code) costs nothing, elements that are would be
 #          hundreds. A minute for each architecture; CUZK_CUDA_ARCHS=90 looks at that one alone.
 #   shim   tests of crates/cuda_shim: without a driver every call fails cleanly, with one it goes through.
-#   host   the arithmetic and the transforms compiled for the host under sanitizers against the CPU's.
+#   host   the arithmetic, the transforms, the sums and the evaluation compiled for the host under sanitizers against the CPU's.
 #   lint   clippy with feature cuda.
 #   build  everything with feature cuda, where a missing or failing nvcc is an error.
 set -eu
@@ -61,7 +61,7 @@ spills() {
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     for arch in $(echo "${CUZK_CUDA_ARCHS:-80,86,89,90,120}" | tr , ' '); do
-        for file in ntt quotient msm_g1; do
+        for file in ntt quotient msm_g1 spmv; do
             # As build.rs: what the file asks for.
             options=$(sed -n 's|^// nvcc: ||p' "kernels/$file.cu")
             # shellcheck disable=SC2086

@@ -12,19 +12,20 @@ use blstrs::Scalar;
 use common::device::{DeviceRig, Fact};
 use common::on_arbiter;
 use common::synthetic::{Synthetic, Values, ALL_VALUES};
+use crossbeam_channel::Receiver;
 use cuzk::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
 use cuzk::backend::{
     BackendEvent, BackendFactory, BackendWaker, DeviceBackend, LaneIndex, PartitionWork, Stage,
 };
-use cuzk::cuda::backend::{select_devices, CudaFactory};
-use cuzk::error::DeviceError;
+use cuzk::cuda::backend::{select_devices, CudaBackend, CudaFactory};
+use cuzk::error::{DeviceError, SynthesisError};
 use cuzk::groth16::generate::generate_srs;
 use cuzk::groth16::{prover, Blinding, PackedWitness, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
 use cuzk::messages::device::{EvictSrs, LaneKind, PartitionProved};
 use cuzk::messages::job::Priority;
 use cuzk::policy::plan::{
-    least_budget_bytes, plan, plan_with_resident, Query, QuerySet, ShapeSummary, SrsSummary,
+    least_budget_bytes, plan, plan_with_resident, Evaluation, Query, QuerySet, ShapeSummary, SrsSummary,
 };
 use ff::Field;
 use rand_chacha::ChaCha20Rng;
@@ -181,7 +182,7 @@ fn a_cancelled_partition_frees_its_lane_and_the_next_proof_is_right() {
         let (shape, srs) = case.summaries();
         let tight = least_budget_bytes(&shape, &srs) * 5 / 4;
         for budget in [None, Some(tight)] {
-            for stage in [Stage::Upload, Stage::Quotient, Stage::SumH, Stage::SumA] {
+            for stage in [Stage::Upload, Stage::Evaluate, Stage::Quotient, Stage::SumH, Stage::SumA] {
                 let mut rig = DeviceRig::ready(&spawner(), with_budget(budget)).await;
                 let cancel = rig.prove(case.work(0));
                 rig.stage(stage).await;
@@ -275,32 +276,123 @@ fn partly_resident_keys_give_the_same_bytes() {
     let waker: BackendWaker = Arc::new(move || {
         let _ = woke.send(());
     });
-    for kept in 0..32u32 {
+    for kept in 0..64u32 {
         let resident = Query::ALL
             .into_iter()
             .enumerate()
             .filter(|(bit, _)| kept >> bit & 1 == 1)
             .fold(QuerySet::NONE, |set, (_, query)| set.with(query));
+        let shape_too = kept >> Query::ALL.len() & 1 == 1;
+        let resident = if shape_too { resident.union(QuerySet::SHAPE) } else { resident };
         let plan = plan_with_resident(&shape, &srs, resident, GIB).expect("there is room");
+        assert_eq!(plan.evaluation == Evaluation::Device, shape_too);
         let mut backend = factories().swap_remove(0).open(Arc::clone(&waker)).expect("a GPU");
         let lane = LaneIndex(0);
         backend.begin(lane, case.work(0), &plan).expect("the lane is empty");
         for stage in Stage::ALL {
-            backend.enqueue(lane, stage).expect("it can be enqueued");
-            loop {
-                // One stage is in flight, so there is one event at most.
-                match backend.poll().pop() {
-                    Some(BackendEvent::StageDone { stage: done, .. }) if done == stage => break,
-                    Some(other) => panic!("{other:?}"),
-                    None => {
-                        let _ = wakes.recv_timeout(Duration::from_millis(100));
-                    }
-                }
-            }
+            run_stage(&mut backend, lane, stage, &wakes).expect("no stage fails");
         }
-        assert_eq!(backend.take_proof(lane).expect("it is done").proof, expected, "resident: {kept:05b}");
+        assert_eq!(backend.take_proof(lane).expect("it is done").proof, expected, "resident: {kept:06b}");
         assert_eq!(backend.resident(&case.name), resident);
     }
+}
+
+/// One stage, with no other in flight.
+fn run_stage(
+    backend: &mut CudaBackend,
+    lane: LaneIndex,
+    stage: Stage,
+    wakes: &Receiver<()>,
+) -> Result<(), DeviceError> {
+    backend.enqueue(lane, stage).expect("it can be enqueued");
+    loop {
+        // One stage is in flight, so there is one event at most.
+        match backend.poll().pop() {
+            Some(BackendEvent::StageDone { stage: done, .. }) if done == stage => return Ok(()),
+            Some(BackendEvent::StageFailed { stage: failed, error, .. }) if failed == stage => {
+                return Err(error)
+            }
+            Some(other) => panic!("{other:?}"),
+            None => {
+                let _ = wakes.recv_timeout(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+fn opened() -> (CudaBackend, Receiver<()>) {
+    let (woke, wakes) = crossbeam_channel::unbounded();
+    let waker: BackendWaker = Arc::new(move || {
+        let _ = woke.send(());
+    });
+    (factories().swap_remove(0).open(waker).expect("a GPU"), wakes)
+}
+
+/// Both lanes evaluate from one shape; each stage holds what its plan says, and eviction gives the shape back.
+#[test]
+fn lanes_share_the_resident_shape_and_hold_what_is_planned() {
+    let case = Case::new(Synthetic::new(6000, Values::Bits));
+    let (shape, srs) = case.summaries();
+    let plan = plan_with_resident(&shape, &srs, QuerySet::SHAPE, GIB).expect("there is room");
+    assert_eq!(plan.resident_bytes, shape.shape_bytes());
+    let (mut backend, wakes) = opened();
+    let witness = 32 * (shape.num_inputs + shape.num_aux);
+    let dense = shape.evaluation.expect("a shape that is known").num_dense;
+    let packed = 32 * dense + 8 * shape.num_aux.div_ceil(64);
+    let vector = 32u64 << shape.domain_log2;
+    assert_eq!(plan.stage_bytes[Stage::Evaluate.index()], witness + packed + 2 * vector);
+    let lanes = [LaneIndex(0), LaneIndex(1)];
+    for (index, lane) in (0..).zip(lanes) {
+        backend.begin(lane, case.work(index), &plan).expect("the lane is empty");
+        let before = backend.memory_in_use_bytes();
+        run_stage(&mut backend, lane, Stage::Upload, &wakes).expect("it is uploaded");
+        let shape_bytes = if index == 0 { plan.resident_bytes } else { 0 };
+        assert_eq!(backend.memory_in_use_bytes() - before, shape_bytes + witness + packed);
+        run_stage(&mut backend, lane, Stage::Evaluate, &wakes).expect("it is evaluated");
+        assert_eq!(backend.memory_in_use_bytes() - before, shape_bytes + witness + 2 * vector);
+    }
+    for (index, lane) in (0..).zip(lanes) {
+        for stage in &Stage::ALL[Stage::Quotient.index()..] {
+            run_stage(&mut backend, lane, *stage, &wakes).expect("no stage fails");
+        }
+        let finished = backend.take_proof(lane).expect("it is done");
+        assert_eq!(finished.proof, case.expected(index));
+        assert!(finished.memory_peak_bytes <= plan.work_peak_bytes());
+    }
+    assert_eq!(backend.memory_in_use_bytes(), plan.resident_bytes);
+    assert_eq!(backend.resident(&case.name), QuerySet::SHAPE);
+    assert!(backend.evict_srs(&case.name));
+    assert_eq!((backend.memory_in_use_bytes(), backend.resident(&case.name)), (0, QuerySet::NONE));
+}
+
+/// A witness that is wrong in spite of the host's check is stopped before anything is proved, by its constraint.
+#[test]
+fn a_broken_witness_is_named_by_its_row() {
+    let case = Case::new(Synthetic::new(3000, Values::Random));
+    let (shape, srs) = case.summaries();
+    let plan = plan_with_resident(&shape, &srs, QuerySet::SHAPE, GIB).expect("there is room");
+    let mut broken = PackedWitness::clone(&case.witness);
+    let middle = broken.dense.len() / 2;
+    broken.dense[middle] += Scalar::ONE;
+    let Err(SynthesisError::Unsatisfied { index: expected, .. }) = case.shape.check_satisfied(&broken) else {
+        panic!("a constraint is broken")
+    };
+    let (mut backend, wakes) = opened();
+    let lane = LaneIndex(0);
+    let work = PartitionWork { witness: Arc::new(broken), ..case.work(0) };
+    backend.begin(lane, work, &plan).expect("the lane is empty");
+    run_stage(&mut backend, lane, Stage::Upload, &wakes).expect("it is uploaded");
+    let failed = run_stage(&mut backend, lane, Stage::Evaluate, &wakes);
+    let Err(DeviceError::Witness { source: SynthesisError::Unsatisfied { index, .. }, .. }) = failed else {
+        panic!("{failed:?}")
+    };
+    assert_eq!(index, expected);
+    // The lane takes the next one.
+    backend.begin(lane, case.work(1), &plan).expect("the lane is empty");
+    for stage in Stage::ALL {
+        run_stage(&mut backend, lane, stage, &wakes).expect("no stage fails");
+    }
+    assert_eq!(backend.take_proof(lane).expect("it is done").proof, case.expected(1));
 }
 
 /// No process-wide state: a file that an embedding host would notice is neither made nor changed.

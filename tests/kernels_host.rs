@@ -17,3 +17,9 @@ mod msm_cases;
 mod ntt;
 #[path = "common/ntt_cases.rs"]
 mod ntt_cases;
+#[path = "kernels_host/spmv.rs"]
+mod spmv;
+#[path = "common/spmv_cases.rs"]
+mod spmv_cases;
+#[path = "common/synthetic.rs"]
+mod synthetic;

@@ -367,6 +367,14 @@ inline T atomicMax(T *at, T value)
 }
 
 template <class T>
+inline T atomicMin(T *at, T value)
+{
+    T old = *at;
+    *at = value < old ? value : old;
+    return old;
+}
+
+template <class T>
 inline T atomicOr(T *at, T value)
 {
     T old = *at;
@@ -375,6 +383,7 @@ inline T atomicOr(T *at, T value)
 }
 
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
 inline int __ffs(uint32_t x) { return __builtin_ffs((int)x); }
 inline uint32_t __brev(uint32_t x)

@@ -39,6 +39,10 @@ pub enum CudaError {
     #[error("{0}")]
     Host(String),
 
+    /// The witness does not satisfy this constraint: the check before the device should have found it.
+    #[error("constraint {index} of {num_constraints} is not satisfied")]
+    Unsatisfied { index: usize, num_constraints: usize },
+
     /// Lengths that do not fit together; a mistake in the calling code. Nothing was launched.
     #[error("{what}: needs {needs}, has {has}")]
     Shape { what: &'static str, needs: usize, has: usize },

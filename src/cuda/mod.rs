@@ -5,7 +5,7 @@
 //! ```text
 //! floor 4   backend/                         a proof's stages on one device: `DeviceBackend`
 //! floor 3   msm.rs ntt.rs quotient.rs       safe launchers, one per kernel file: check shapes, then launch
-//!           witness.rs synthetic.rs selftest.rs
+//!           spmv.rs witness.rs synthetic.rs selftest.rs
 //! floor 2   context.rs stream.rs             owned handles, thread-bound; memory charged to reservations
 //!           memory.rs module.rs staging.rs
 //! floor 1   sys.rs error.rs                  raw calls with results as c_int; CudaError
@@ -33,6 +33,7 @@ pub mod msm;
 mod ntt;
 mod quotient;
 pub mod selftest;
+pub mod spmv;
 mod staging;
 mod stream;
 mod synthetic;

@@ -113,6 +113,11 @@ impl RankedDensity {
         self.num_ones
     }
 
+    /// Entry `k`: set bits before bit `512 k`.
+    pub fn ranks(&self) -> &[u32] {
+        &self.ranks
+    }
+
     /// Set bits before `index`.
     ///
     /// # Panics

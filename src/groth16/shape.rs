@@ -14,6 +14,7 @@ mod builder;
 mod classify;
 mod digest;
 mod evaluate;
+mod image;
 mod patterns;
 mod rows;
 
@@ -28,6 +29,7 @@ use rayon::prelude::*;
 pub(super) use builder::{RowsBuilder, TaggedRow, MAX_ROWS};
 pub use evaluate::Matrix;
 use evaluate::SmallCoefficients;
+pub use image::{ImageLayout, Table, TILE_ROWS};
 #[cfg(test)]
 pub(super) use patterns::INPUT;
 pub(super) use patterns::{Pattern, PatternTable, Variable};

@@ -356,7 +356,7 @@ mod tests {
         CircuitFigures {
             name: "test".to_owned(),
             num_partitions: 10,
-            shape: ShapeSummary { domain_log2, num_rows: num_aux, num_inputs: 40, num_aux },
+            shape: ShapeSummary { domain_log2, num_rows: num_aux, num_inputs: 40, num_aux, evaluation: None },
             srs,
             host_circuit_bytes: 600 * num_aux,
             witness_bytes: 32 * (40 + num_aux / 50) + num_aux / 8,

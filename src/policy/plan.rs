@@ -4,9 +4,13 @@
 //! elements are affine in Montgomery form (96 B in G1, 192 B in G2), scalars 32 B, and each point of A and B comes with
 //! the number of its variable (4 B).
 //!
+//! Row values are computed on the device if the circuit's shape is resident there and the packed witness has room beside
+//! them; else by the host, which copies them.
+//!
 //! ```text
 //! stage      working memory
 //! upload     witness + two vectors of the domain's size (row values a, b; c is their product)
+//!            + where the device evaluates: the witness packed
 //! evaluate   the same
 //! quotient   witness + three vectors of the domain's size + the domain's tables
 //! sum_h      witness + quotient + sum(h)
@@ -24,12 +28,16 @@ use crate::policy::msm_plan::{best_window_bits, Group, MsmPlan, MIN_WINDOW_BITS}
 use crate::policy::ntt_plan::domain_table_bytes;
 
 const SCALAR_BYTES: u64 = 32;
+/// Of 64 bits of a packed witness.
+const WORD_BYTES: u64 = 8;
 /// Affine, as in `Srs`.
 const G1_POINT_BYTES: u64 = 96;
 const G2_POINT_BYTES: u64 = 192;
 /// The variable of a point of A or B.
 const INDEX_BYTES: u64 = 4;
 
+/// A shape that is an eighth of what sums could take beyond the least is worth more than that to them.
+const SPARE_PER_SHAPE: u64 = 8;
 /// Fewest points of a chunk. Smaller ones are all launch overhead.
 const MIN_CHUNK_POINTS: u64 = 1 << 10;
 /// Most points that are added at a time: more no longer make the buckets' share smaller in a way that shows.
@@ -78,12 +86,21 @@ impl Query {
     }
 }
 
-/// A set of queries.
+/// A set of queries, and whether the shape is with them: what of a circuit is on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct QuerySet(u8);
 
+/// Its place behind the queries.
+const SHAPE_BIT: u8 = 1 << Query::ALL.len();
+
 impl QuerySet {
     pub const NONE: QuerySet = QuerySet(0);
+    /// The shape alone.
+    pub const SHAPE: QuerySet = QuerySet(SHAPE_BIT);
+
+    pub fn has_shape(self) -> bool {
+        self.0 & SHAPE_BIT != 0
+    }
 
     pub fn contains(self, query: Query) -> bool {
         self.0 >> (query as u8) & 1 == 1
@@ -99,10 +116,12 @@ impl QuerySet {
         Self(self.0 | other.0)
     }
 
+    /// Neither queries nor the shape.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
+    /// The queries, without the shape.
     pub fn iter(self) -> impl Iterator<Item = Query> {
         Query::ALL.into_iter().filter(move |query| self.contains(*query))
     }
@@ -117,6 +136,17 @@ pub struct ShapeSummary {
     /// The leading one included.
     pub num_inputs: u64,
     pub num_aux: u64,
+    /// `None`: the rows are the host's business. So it is where the shape is not known yet, only its counts.
+    pub evaluation: Option<EvaluationSummary>,
+}
+
+/// What of a shape decides the memory of its evaluation on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EvaluationSummary {
+    /// Of the shape itself: [`crate::groth16::shape::ImageLayout::num_bytes`].
+    pub shape_bytes: u64,
+    /// Variables whose values travel as scalars.
+    pub num_dense: u64,
 }
 
 impl ShapeSummary {
@@ -126,7 +156,22 @@ impl ShapeSummary {
             num_rows: shape.num_rows() as u64,
             num_inputs: shape.num_inputs() as u64,
             num_aux: shape.num_aux() as u64,
+            evaluation: Some(EvaluationSummary {
+                shape_bytes: shape.image_layout().num_bytes() as u64,
+                num_dense: shape.classes().num_dense() as u64,
+            }),
         }
+    }
+
+    /// Device memory that the shape occupies; 0 where it never does.
+    pub fn shape_bytes(&self) -> u64 {
+        self.evaluation.map_or(0, |evaluation| evaluation.shape_bytes)
+    }
+
+    /// Bits and dense values on the device; the inputs are part of the witness there.
+    fn packed_bytes(&self) -> u64 {
+        let num_dense = self.evaluation.map_or(0, |evaluation| evaluation.num_dense);
+        SCALAR_BYTES * num_dense + WORD_BYTES * self.num_aux.div_ceil(64)
     }
 
     /// On the device, where each variable has its scalar.
@@ -178,10 +223,25 @@ impl SrsSummary {
         }
     }
 
-    /// Device memory the given queries occupy.
+    /// Device memory the given queries occupy, without the shape.
     pub fn resident_bytes(&self, queries: QuerySet) -> u64 {
         queries.iter().map(|query| self.query_bytes(query)).sum()
     }
+}
+
+/// Device memory that all of a set occupies.
+pub fn resident_bytes(shape: &ShapeSummary, srs: &SrsSummary, resident: QuerySet) -> u64 {
+    let shape_bytes = if resident.has_shape() && !srs.in_place { shape.shape_bytes() } else { 0 };
+    shape_bytes + srs.resident_bytes(resident)
+}
+
+/// Where row values are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evaluation {
+    /// By the host, which copies them to the device.
+    Host,
+    /// On the device, from the resident shape and the packed witness.
+    Device,
 }
 
 /// How one query's sum is computed.
@@ -234,9 +294,10 @@ impl SumPlan {
 /// How one partition is proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvePlan {
-    /// Queries that are on the device, all of the time.
+    /// Queries that are on the device, all of the time, and the shape.
     pub resident: QuerySet,
     pub resident_bytes: u64,
+    pub evaluation: Evaluation,
     /// Per query, in the order of [`Query::ALL`].
     pub sums: [SumPlan; 5],
     /// Working memory of each stage, in the order of [`Stage::ALL`], without resident queries.
@@ -261,7 +322,7 @@ impl ProvePlan {
 
 /// The smallest budget with which [`plan`] succeeds.
 pub fn least_budget_bytes(shape: &ShapeSummary, srs: &SrsSummary) -> u64 {
-    Layout { shape, srs, resident: QuerySet::NONE }.floor_bytes()
+    Layout::least(shape, srs).floor_bytes()
 }
 
 /// Plans one partition for a device on which nothing of this circuit is loaded.
@@ -287,8 +348,8 @@ pub fn plan_with_resident(
     resident: QuerySet,
     budget_bytes: u64,
 ) -> Result<ProvePlan, PlanError> {
-    let layout = Layout { shape, srs, resident };
-    let resident_bytes = srs.resident_bytes(resident);
+    let mut layout = Layout { resident, ..Layout::least(shape, srs) };
+    let resident_bytes = resident_bytes(shape, srs, resident);
     let insufficient = PlanError::InsufficientVram {
         needs_bytes: resident_bytes + layout.floor_bytes(),
         has_bytes: budget_bytes,
@@ -297,21 +358,29 @@ pub fn plan_with_resident(
     if layout.floor_bytes() > work_bytes {
         return Err(insufficient);
     }
+    layout.evaluation = layout.evaluation_within(work_bytes);
     let sums = Query::ALL.map(|query| layout.largest_sum_within(query, work_bytes));
     let mut stage_bytes = layout.fixed_stage_bytes();
     for query in Query::ALL {
         stage_bytes[query.stage().index()] += layout.sum_bytes(query, &sums[query as usize]);
     }
-    let plan = ProvePlan { resident, resident_bytes, sums, stage_bytes };
+    let plan = ProvePlan { resident, resident_bytes, evaluation: layout.evaluation, sums, stage_bytes };
     debug_assert!(plan.peak_bytes() <= budget_bytes, "a plan never exceeds its budget");
     Ok(plan)
 }
 
-/// Queries that find room beside comfortable working memory; if there is none to spare, none.
+/// Queries that find room beside comfortable working memory; if there is none to spare, none. The shape comes before
+/// them: it is small, and saves the host more than any query does.
 fn choose_resident(shape: &ShapeSummary, srs: &SrsSummary, budget_bytes: u64) -> QuerySet {
-    let comfortable_bytes = Layout { shape, srs, resident: QuerySet::NONE }.comfortable_bytes();
-    let mut room = budget_bytes.saturating_sub(comfortable_bytes);
+    let least = Layout::least(shape, srs);
+    let mut room = budget_bytes.saturating_sub(least.comfortable_bytes());
+    let spare = budget_bytes.saturating_sub(least.floor_bytes()) / SPARE_PER_SHAPE;
     let mut resident = QuerySet::NONE;
+    let shape_bytes = shape.shape_bytes();
+    if !srs.in_place && shape.evaluation.is_some() && shape_bytes <= room.max(spare) {
+        room = room.saturating_sub(shape_bytes);
+        resident = QuerySet::SHAPE;
+    }
     for query in Query::ALL {
         let bytes = srs.query_bytes(query);
         if bytes <= room {
@@ -327,9 +396,35 @@ struct Layout<'a> {
     shape: &'a ShapeSummary,
     srs: &'a SrsSummary,
     resident: QuerySet,
+    evaluation: Evaluation,
 }
 
-impl Layout<'_> {
+impl<'a> Layout<'a> {
+    /// Nothing resident, rows by the host.
+    fn least(shape: &'a ShapeSummary, srs: &'a SrsSummary) -> Self {
+        Self { shape, srs, resident: QuerySet::NONE, evaluation: Evaluation::Host }
+    }
+
+    /// The device, if the shape is there and what it evaluates from has room.
+    fn evaluation_within(&self, work_bytes: u64) -> Evaluation {
+        let is_possible = self.resident.has_shape() && self.shape.evaluation.is_some() && !self.srs.in_place;
+        let has_room = self.evaluate_stage_bytes(Evaluation::Device) <= work_bytes;
+        if is_possible && has_room {
+            Evaluation::Device
+        } else {
+            Evaluation::Host
+        }
+    }
+
+    /// Where rows are evaluated, two vectors are there, and what they are made of.
+    fn evaluate_stage_bytes(&self, evaluation: Evaluation) -> u64 {
+        let packed = match evaluation {
+            Evaluation::Host => 0,
+            Evaluation::Device => self.shape.packed_bytes(),
+        };
+        self.shape.witness_bytes() + 2 * self.shape.vector_bytes() + packed
+    }
+
     /// Working memory of each stage without the sums' own.
     fn fixed_stage_bytes(&self) -> [u64; 9] {
         if self.srs.in_place {
@@ -337,7 +432,7 @@ impl Layout<'_> {
         }
         let witness = self.shape.witness_bytes();
         Stage::ALL.map(|stage| match stage {
-            Stage::Upload | Stage::Evaluate => witness + 2 * self.shape.vector_bytes(),
+            Stage::Upload | Stage::Evaluate => self.evaluate_stage_bytes(self.evaluation),
             Stage::Quotient => {
                 witness + 3 * self.shape.vector_bytes() + domain_table_bytes(self.shape.domain_log2)
             }
@@ -399,11 +494,16 @@ impl Layout<'_> {
 
     /// Working memory beyond which nothing gets faster.
     fn comfortable_bytes(&self) -> u64 {
-        self.peak_bytes(|query| {
+        let evaluating = match self.shape.evaluation {
+            Some(_) if !self.srs.in_place => self.evaluate_stage_bytes(Evaluation::Device),
+            _ => 0,
+        };
+        let proving = self.peak_bytes(|query| {
             let num_points = self.srs.num_points(query);
             let window_bits = best_window_bits(query.group(), num_points);
             self.sum(query, window_bits, num_points.min(self.max_chunk_points(query)))
-        })
+        });
+        proving.max(evaluating)
     }
 
     fn peak_bytes(&self, sum: impl Fn(Query) -> SumPlan) -> u64 {
@@ -453,14 +553,27 @@ mod tests {
     fn shapes() -> impl Strategy<Value = (ShapeSummary, SrsSummary)> {
         let counts = (1u32..28).prop_flat_map(|domain_log2| {
             let n = 1u64 << domain_log2;
-            (Just(domain_log2), 1..=n, 1u64..500, 0..=n, 0..=n, any::<bool>())
+            (Just(domain_log2), 1..=n, 1u64..500, 0..=n, 0..=n, any::<bool>(), evaluations(n))
         });
-        counts.prop_map(|(domain_log2, num_rows, num_inputs, num_aux, b_aux, in_place)| {
-            let shape = ShapeSummary { domain_log2, num_rows, num_inputs, num_aux };
+        counts.prop_map(|(domain_log2, num_rows, num_inputs, num_aux, b_aux, in_place, evaluation)| {
+            let evaluation = evaluation.map(|evaluation| EvaluationSummary {
+                num_dense: evaluation.num_dense.min(num_aux),
+                ..evaluation
+            });
+            let shape = ShapeSummary { domain_log2, num_rows, num_inputs, num_aux, evaluation };
             let b = b_aux.min(num_aux);
             let srs = SrsSummary::new([(1 << domain_log2) - 1, num_aux, num_inputs + num_aux, b, b]);
             (shape, if in_place { srs.in_place() } else { srs })
         })
+    }
+
+    /// Shapes from a byte to a hundred a row: of circuits that repeat themselves, and that do not.
+    fn evaluations(n: u64) -> impl Strategy<Value = Option<EvaluationSummary>> {
+        let sizes = (1..=100 * n, 0..=n);
+        proptest::option::weighted(
+            0.8,
+            sizes.prop_map(|(shape_bytes, num_dense)| EvaluationSummary { shape_bytes, num_dense }),
+        )
     }
 
     fn resident_within(plan: &ProvePlan, srs: &SrsSummary) -> bool {
@@ -479,7 +592,10 @@ mod tests {
                 Ok(plan) => {
                     prop_assert!(budget >= needs);
                     prop_assert!(plan.peak_bytes() <= budget);
-                    prop_assert_eq!(plan.peak_bytes(), srs.resident_bytes(plan.resident) + plan.work_peak_bytes());
+                    let resident = resident_bytes(&shape, &srs, plan.resident);
+                    prop_assert_eq!(plan.peak_bytes(), resident + plan.work_peak_bytes());
+                    let is_possible = plan.resident.has_shape() && shape.evaluation.is_some() && !srs.in_place;
+                    prop_assert!(plan.evaluation == Evaluation::Host || is_possible);
                     prop_assert!(resident_within(&plan, &srs));
                 }
                 Err(PlanError::InsufficientVram { needs_bytes, has_bytes }) => {
@@ -506,7 +622,7 @@ mod tests {
 
         #[test]
         fn any_resident_set_is_planned_within_budget_or_refused_exactly(
-            (shape, srs) in shapes(), bits in 0u8..32, budget in 0u64..200 * GIB,
+            (shape, srs) in shapes(), bits in 0u8..64, budget in 0u64..200 * GIB,
         ) {
             let resident = QuerySet(bits);
             match plan_with_resident(&shape, &srs, resident, budget) {
@@ -523,7 +639,9 @@ mod tests {
     /// PoRep 32 GiB, roughly: a domain of 2^27, 105 million variables that occur in A, half as many in B.
     fn porep_32g() -> (ShapeSummary, SrsSummary) {
         let num_aux = 130_000_000;
-        let shape = ShapeSummary { domain_log2: 27, num_rows: 130_278_869, num_inputs: 312, num_aux };
+        let evaluation = Some(EvaluationSummary { shape_bytes: 66_000_000, num_dense: 1_699_102 });
+        let shape =
+            ShapeSummary { domain_log2: 27, num_rows: 130_278_869, num_inputs: 312, num_aux, evaluation };
         let srs = SrsSummary::new([(1 << 27) - 1, num_aux, 105_000_000, 52_000_000, 52_000_000]);
         (shape, srs)
     }
@@ -541,9 +659,48 @@ mod tests {
     fn a_small_card_streams_and_a_large_one_keeps_everything() {
         let (shape, srs) = porep_32g();
         let small = plan(&shape, &srs, 20 * GIB).expect("a 20 GiB card can do it by streaming");
-        assert!(small.resident.is_empty() && small.sum(Query::H).streamed, "{small:?}");
+        assert_eq!(small.resident, QuerySet::SHAPE, "{small:?}");
+        assert!(small.sum(Query::H).streamed && small.evaluation == Evaluation::Device, "{small:?}");
         let large = plan(&shape, &srs, 130 * GIB).expect("a large card can do it");
         assert_eq!(large.resident.iter().count(), 5, "{large:?}");
         assert_eq!(large.sum(Query::H).window_bits, best_window_bits(Group::G1, (1 << 27) - 1));
+    }
+
+    /// Evaluating adds nothing to the peak where one more vector of the domain's size is larger than the packed witness.
+    #[test]
+    fn a_resident_shape_costs_its_own_bytes_and_the_packed_witness_none() {
+        let (shape, srs) = porep_32g();
+        let queries = Query::ALL.into_iter().fold(QuerySet::NONE, QuerySet::with);
+        let plan_of =
+            |resident| plan_with_resident(&shape, &srs, resident, 130 * GIB).expect("there is room");
+        let (without, with) = (plan_of(queries), plan_of(queries.union(QuerySet::SHAPE)));
+        assert_eq!((without.evaluation, with.evaluation), (Evaluation::Host, Evaluation::Device));
+        assert_eq!(with.resident_bytes - without.resident_bytes, shape.shape_bytes());
+        assert_eq!(with.work_peak_bytes(), without.work_peak_bytes());
+        let evaluate = Stage::Evaluate.index();
+        let packed = 32 * 1_699_102 + 8 * 130_000_000u64.div_ceil(64);
+        assert_eq!(with.stage_bytes[evaluate] - without.stage_bytes[evaluate], packed);
+    }
+
+    #[test]
+    fn a_budget_without_room_for_the_shape_leaves_the_rows_to_the_host() {
+        let (shape, srs) = porep_32g();
+        let tight = plan(&shape, &srs, least_budget_bytes(&shape, &srs)).expect("it is the least");
+        assert_eq!((tight.evaluation, tight.resident), (Evaluation::Host, QuerySet::NONE));
+        // All dense, and a small domain: what is packed is as large as what it is unpacked to.
+        let evaluation = Some(EvaluationSummary { shape_bytes: 100, num_dense: 4000 });
+        let dense = ShapeSummary { domain_log2: 5, num_rows: 20, num_inputs: 1, num_aux: 4000, evaluation };
+        let srs = SrsSummary::new([31, 4000, 10, 10, 10]);
+        let host = plan_with_resident(&dense, &srs, QuerySet::NONE, GIB).expect("there is room").stage_bytes;
+        let least_evaluate = host[Stage::Evaluate.index()] + 32 * 4000 + 8 * 63;
+        let evaluation_at =
+            |budget| plan_with_resident(&dense, &srs, QuerySet::SHAPE, budget).map(|plan| plan.evaluation);
+        assert_eq!(
+            evaluation_at(100 + least_evaluate.max(least_budget_bytes(&dense, &srs))),
+            Ok(Evaluation::Device)
+        );
+        if least_evaluate > least_budget_bytes(&dense, &srs) {
+            assert_eq!(evaluation_at(99 + least_evaluate), Ok(Evaluation::Host));
+        }
     }
 }

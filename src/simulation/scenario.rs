@@ -417,7 +417,13 @@ impl CircuitScenario {
         let b = sizes.aux * sizes.b_per_mille / 1000;
         let queries = [(1 << domain_log2) - 1, sizes.aux, sizes.inputs + sizes.aux, b, b];
         SimCircuit {
-            shape: ShapeSummary { domain_log2, num_rows, num_inputs: sizes.inputs, num_aux: sizes.aux },
+            shape: ShapeSummary {
+                domain_log2,
+                num_rows,
+                num_inputs: sizes.inputs,
+                num_aux: sizes.aux,
+                evaluation: None,
+            },
             srs: SrsSummary::new(queries),
             stage_durations: self.stage_ms.durations(),
         }

@@ -181,7 +181,13 @@ fn b11_what_fits_no_device_is_refused_before_its_key_is_read() {
             source: command.source.clone(),
             needs: CircuitNeeds {
                 num_bytes: 60,
-                shape: ShapeSummary { domain_log2: 26, num_rows: 1 << 26, num_inputs: 2, num_aux: 1 << 26 },
+                shape: ShapeSummary {
+                    domain_log2: 26,
+                    num_rows: 1 << 26,
+                    num_inputs: 2,
+                    num_aux: 1 << 26,
+                    evaluation: None,
+                },
                 srs: SrsSummary::new([1 << 26; 5]),
             },
         };

@@ -12,7 +12,7 @@ use crate::ids::CircuitId;
 use crate::messages::device::{LaneCredit, LaneKind, ProvePartition};
 use crate::messages::job::Priority;
 use crate::policy::capacity::sparing_lanes;
-use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
+use crate::policy::plan::{resident_bytes, ProvePlan, QuerySet, ShapeSummary, SrsSummary};
 
 /// Whether a job fits on the device now.
 enum Fit {
@@ -173,7 +173,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(device) = &self.device else { return Fit::Later };
         let budget_bytes = device.reclaimable_bytes(job).min(limit_bytes);
         match self.plan_sparing_lanes(shape, srs, budget_bytes) {
-            Ok(plan) => self.reserve(job, plan, srs, QuerySet::NONE),
+            Ok(plan) => self.reserve(job, plan, 0),
             Err(_) => Fit::Later,
         }
     }
@@ -198,7 +198,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             .plan_with_resident(shape, srs, wanted, budget_bytes)
             .or_else(|_| self.plans.plan_with_resident(shape, srs, queries, budget_bytes))
             .ok()?;
-        Some(self.reserve(job, plan, srs, queries))
+        Some(self.reserve(job, plan, resident_bytes(shape, srs, queries)))
     }
 
     /// Plans with what is left when as many of the other free lanes as possible could take such a partition too: keys
@@ -214,10 +214,11 @@ impl<B: DeviceBackend> GpuDevice<B> {
         sparing_lanes(budget_bytes, num_other_lanes, least_bytes, |bytes| self.plans.plan(shape, srs, bytes))
     }
 
-    /// Takes the memory of a plan that fits into what is free or idle. `there` is on the device and paid for.
-    fn reserve(&mut self, job: &Job, plan: ProvePlan, srs: &SrsSummary, there: QuerySet) -> Fit {
+    /// Takes the memory of a plan that fits into what is free or idle. `there_bytes` of what is resident are on the device
+    /// and paid for.
+    fn reserve(&mut self, job: &Job, plan: ProvePlan, there_bytes: u64) -> Fit {
         let work_bytes = plan.work_peak_bytes();
-        let new_bytes = plan.resident_bytes - srs.resident_bytes(there);
+        let new_bytes = plan.resident_bytes - there_bytes;
         self.make_room(&job.circuit, work_bytes + new_bytes, job.claim());
         let Some(device) = &self.device else { return Fit::Later };
         let resident = match new_bytes {

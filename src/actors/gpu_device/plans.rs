@@ -77,7 +77,13 @@ mod tests {
     #[test]
     fn answers_are_those_of_the_policy_also_when_there_are_many() {
         let plans = Plans::default();
-        let shape = ShapeSummary { domain_log2: 12, num_rows: 4_000, num_inputs: 2, num_aux: 3_900 };
+        let shape = ShapeSummary {
+            domain_log2: 12,
+            num_rows: 4_000,
+            num_inputs: 2,
+            num_aux: 3_900,
+            evaluation: None,
+        };
         let srs = SrsSummary::new([4_095, 3_900, 3_902, 2_000, 2_000]);
         let least = least_budget_bytes(&shape, &srs);
         assert_eq!(plans.least_budget_bytes(&shape, &srs), least);

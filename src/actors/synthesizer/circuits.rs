@@ -52,7 +52,7 @@ fn measure(
     };
     let domain_log2 = (counts[0] + 1).ilog2();
     let num_rows = (1 << domain_log2) / 2 + 1;
-    let shape = ShapeSummary { domain_log2, num_rows, num_inputs, num_aux: counts[1] };
+    let shape = ShapeSummary { domain_log2, num_rows, num_inputs, num_aux: counts[1], evaluation: None };
     let num_bytes = srs_bytes + shape_bytes(circuit, config).unwrap_or(SHAPE_BYTES_PER_ROW << domain_log2);
     Ok(CircuitNeeds { num_bytes, shape, srs: SrsSummary::new(counts) })
 }

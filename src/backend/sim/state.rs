@@ -69,6 +69,8 @@ struct SimPartition {
     at: WorkRef,
     circuit: CircuitId,
     srs: SrsSummary,
+    /// Of the shape on the device, if it is kept there.
+    shape_bytes: u64,
     /// Bytes of queries that its upload has loaded.
     loaded_bytes: u64,
     /// Position in the device's life, from 1; `None` for a self-test, which no script concerns.
@@ -130,7 +132,7 @@ impl SimState {
         assert!(self.lane(lane).partition.is_none(), "lane {} is empty at `begin`", lane.0);
         let ordinal =
             work.at.partition.is_some().then(|| self.life.num_partitions.fetch_add(1, Ordering::AcqRel) + 1);
-        let (_, srs) = self.sizes(&work.circuit, &work.shape, &work.srs);
+        let (shape, srs) = self.sizes(&work.circuit, &work.shape, &work.srs);
         let (at, circuit) = (work.at.clone(), work.circuit.clone());
         let steps = (self.config.prover == SimProver::Real).then(|| Box::new(ProofSteps::new(work)));
         let plan = plan.clone();
@@ -138,6 +140,7 @@ impl SimState {
             at,
             circuit,
             srs,
+            shape_bytes: shape.shape_bytes(),
             loaded_bytes: 0,
             ordinal,
             plan,
@@ -393,19 +396,25 @@ impl SimState {
         Ok(())
     }
 
-    /// Loads the plan's resident queries that are not there; one allocation each. How many bytes.
+    /// Loads the plan's resident queries, and the shape, that are not there; one allocation each. How many bytes.
     fn load_queries(&mut self, lane: LaneIndex, at: &WorkRef) -> Result<u64, DeviceError> {
         let Some(partition) = &self.lanes[lane.0 as usize].partition else { return Ok(0) };
-        let (circuit, srs) = (partition.circuit.clone(), partition.srs);
+        let (circuit, srs, wanted) = (partition.circuit.clone(), partition.srs, partition.plan.resident);
         let there = self.resident(&circuit);
-        let missing: Vec<Query> =
-            partition.plan.resident.iter().filter(|query| !there.contains(*query)).collect();
+        let of_query = |query: Query| QuerySet::NONE.with(query);
+        let mut missing: Vec<(QuerySet, u64)> = wanted
+            .iter()
+            .filter(|query| !there.contains(*query))
+            .map(|query| (of_query(query), srs.resident_bytes(of_query(query))))
+            .collect();
+        if wanted.has_shape() && !there.has_shape() {
+            missing.push((QuerySet::SHAPE, partition.shape_bytes));
+        }
         let mut loaded_bytes = 0;
-        for &query in &missing {
-            let bytes = srs.resident_bytes(QuerySet::NONE.with(query));
+        for (part, bytes) in missing {
             self.allocate(at, bytes)?;
             let loaded = self.loaded.entry(circuit.clone()).or_default();
-            loaded.0 = loaded.0.with(query);
+            loaded.0 = loaded.0.union(part);
             loaded.1 += bytes;
             loaded_bytes += bytes;
         }

@@ -5,7 +5,7 @@ use std::error::Error;
 use cuzk::cuda::{devices, Context, CudaError, Event, Reservation, Stream};
 
 use crate::report::Report;
-use crate::{field, msm, ntt, proof, Kernel, KernelsArgs};
+use crate::{field, msm, ntt, proof, spmv, Kernel, KernelsArgs};
 
 /// What each measurement needs.
 pub struct Bench {
@@ -70,6 +70,9 @@ pub fn measure(args: &KernelsArgs) -> Result<Report, Box<dyn Error>> {
     }
     if args.only.contains(&Kernel::MsmPlans) {
         report.rows.extend(msm::measure_plans(&bench)?);
+    }
+    if args.only.contains(&Kernel::Spmv) {
+        report.rows.extend(spmv::measure(&bench)?);
     }
     if is_wanted(Kernel::Proof) {
         report.rows.extend(proof::measure(&bench)?);

@@ -26,6 +26,8 @@ mod proof;
 mod report;
 mod shape;
 mod simulate;
+#[cfg(feature = "cuda")]
+mod spmv;
 mod timeline;
 mod witness;
 
@@ -97,6 +99,8 @@ enum Kernel {
     MsmG2,
     /// Sums in G1 with other windows and affine levels; only where it is asked for.
     MsmPlans,
+    /// Row values from packed witnesses; only where it is asked for, since recording PoRep of 32 GiB takes a minute.
+    Spmv,
     /// Whole proofs, from a witness in host memory to their bytes.
     Proof,
 }

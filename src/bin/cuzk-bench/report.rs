@@ -36,9 +36,10 @@ pub struct Row {
     pub repeats: usize,
     /// Operations per second, in the unit's.
     pub giga_per_second: f64,
-    /// `mul`, `add` or `proof`.
+    /// `mul`, `add`, `row`, `value` or `proof`.
     pub unit: &'static str,
-    /// Time that the multiplications alone take at the full rate of their pipe; 0 where nobody has counted them.
+    /// Time that the multiplications alone take at the full rate of their pipe, or the bytes that must be moved at the
+    /// memory's; 0 where nobody has counted them.
     pub floor_ms: f64,
     pub peak_vram_bytes: u64,
     pub num_registers: u32,
@@ -79,6 +80,11 @@ impl Row {
             num_registers: 0,
             local_bytes: 0,
         }
+    }
+
+    /// A floor by something else than multiplications.
+    pub fn floor_ms(self, floor_ms: f64) -> Self {
+        Self { floor_ms, ..self }
     }
 
     pub fn peak_vram_bytes(self, peak_vram_bytes: u64) -> Self {

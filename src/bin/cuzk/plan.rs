@@ -74,6 +74,7 @@ pub fn figures(spec: &CircuitSpec) -> Result<CircuitFigures, Failure> {
             num_rows: sizes.constraints + sizes.num_inputs,
             num_inputs: sizes.num_inputs,
             num_aux: sizes.num_aux,
+            evaluation: None,
         },
         srs: SrsSummary::new([h, l, a, b, b]),
         host_circuit_bytes: memory.srs_bytes + memory.shape_bytes.unwrap_or(0),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::partition::{HostSide, Partition, Report};
 use super::{device_error, Shared};
 use crate::backend::{BackendEvent, FinishedProof, LaneIndex, PartitionWork, Stage};
+use crate::cuda::spmv::RowChecker;
 use crate::cuda::staging::Ticket;
 use crate::cuda::witness::DenseCounter;
 use crate::cuda::{Context, CudaError, Event, Priority, Stream};
@@ -28,6 +29,8 @@ pub struct Streams {
     pub is_urgent: bool,
     /// Counts on `compute`.
     pub dense: DenseCounter,
+    /// Checks rows on `compute`.
+    pub rows: RowChecker,
 }
 
 enum State {
@@ -67,6 +70,7 @@ impl Lane {
         let compute = Stream::new(context, priority)?;
         let streams = Streams {
             dense: DenseCounter::new(&compute)?,
+            rows: RowChecker::new(&compute)?,
             compute,
             copies: Stream::new(context, priority)?,
             is_urgent: priority == Priority::High,

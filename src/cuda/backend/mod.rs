@@ -6,8 +6,9 @@
 //!
 //! ```text
 //! stage      lane.rs                                              memory of the plan, by stage
-//! upload     driven: resident queries, witness, row values        witness + 2 n
-//! evaluate   driven: row values by the host, if none came         witness + 2 n
+//! upload     driven: resident queries and shape, witness          witness (+ packed) + 2 n
+//! evaluate   enqueued (spmv.rs) if the shape is resident by plan,
+//!            else driven: row values by the host                  witness (+ packed) + 2 n
 //! quotient   enqueued (quotient.rs)                               witness + 3 n + tables
 //! sum_x      enqueued if resident, else driven in chunks (msm.rs) witness (+ quotient) + buckets, entries, chunks
 //! assemble   driven: window sums to a proof, on a host thread     -
@@ -32,13 +33,14 @@ use self::partition::Report;
 use self::resident::Residents;
 use super::msm::MsmKernels;
 use super::ntt::NttKernels;
+use super::spmv::SpmvKernels;
 use super::staging::Stager;
 use super::{Context, CudaError, Priority, Reservation, Stream};
 use crate::backend::{
     BackendEvent, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex, LaneLayout, MemoryModel,
     PartitionWork, Stage,
 };
-use crate::error::DeviceError;
+use crate::error::{DeviceError, SynthesisError};
 use crate::ids::{CircuitId, WorkRef};
 use crate::policy::ntt_plan::MAX_DOMAIN_LOG2;
 use crate::policy::plan::{ProvePlan, QuerySet};
@@ -59,6 +61,7 @@ struct Shared {
     residents: Residents,
     msm: MsmKernels,
     ntt: NttKernels,
+    spmv: SpmvKernels,
     reports: Sender<Report>,
     waker: BackendWaker,
     context: Context,
@@ -90,6 +93,7 @@ impl CudaBackend {
             residents: Residents::new(&context)?,
             msm: MsmKernels::load(&context)?,
             ntt: NttKernels::load(&context)?,
+            spmv: SpmvKernels::load(&context)?,
             reports: reports_in,
             waker,
             context: context.clone(),
@@ -215,6 +219,9 @@ fn device_error(at: &WorkRef, stage: Stage, error: &CudaError, context: &Context
         error if error.is_out_of_memory() => {
             let free_bytes = context.memory_info().map_or(0, |(free_bytes, _)| free_bytes);
             DeviceError::OutOfVram { at, asked_bytes: 0, free_bytes }
+        }
+        &CudaError::Unsatisfied { index, num_constraints } => {
+            DeviceError::Witness { at, source: SynthesisError::Unsatisfied { index, num_constraints } }
         }
         _ => DeviceError::Fault { at, stage, what: error.to_string() },
     }

@@ -1,5 +1,7 @@
 //! One partition on a device: its stages, in order, and what each needs and leaves.
 
+mod rows;
+
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::rc::Rc;
@@ -8,19 +10,20 @@ use std::time::{Duration, Instant};
 
 use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 
+use self::rows::Packed;
 use super::lane::Streams;
 use super::sources::{ValueKind, Values, VariableIndices};
 use super::sum::{launch_resident_sum, StreamedSum, SumInputs, WindowSum};
-use super::{new_target, Shared, SharedBuffer};
+use super::{Shared, SharedBuffer};
 use crate::backend::{BackendEvent, FinishedProof, LaneIndex, PartitionWork, Stage};
-use crate::cuda::memory::CopyTarget;
 use crate::cuda::msm::WindowSums;
-use crate::cuda::staging::{Ticket, Transfer};
+use crate::cuda::spmv::RowVerdict;
+use crate::cuda::staging::Ticket;
 use crate::cuda::witness::DenseCount;
 use crate::cuda::{CudaError, DeviceBuffer, Event, Reservation};
 use crate::error::panic_text;
 use crate::groth16::prover::assemble;
-use crate::groth16::{Blinding, Matrix, PackedWitness, Proof, QuerySums, R1csShape, Srs};
+use crate::groth16::{Blinding, PackedWitness, Proof, QuerySums, R1csShape, Srs};
 use crate::ids::{CircuitId, WorkRef};
 use crate::policy::plan::{ProvePlan, Query, SumPlan};
 
@@ -39,6 +42,10 @@ pub struct Partition {
     /// Of copies into buffers of this partition alone.
     tickets: Vec<Ticket>,
     witness: Option<SharedBuffer<blst_fr>>,
+    /// Where the device evaluates, until it has.
+    packed: Option<Packed>,
+    /// Of the rows that the device has made.
+    verdict: Option<RowVerdict>,
     row_values: Option<[SharedBuffer<blst_fr>; 2]>,
     quotient: Option<DeviceBuffer<blst_fr>>,
     sums: Sums,
@@ -149,6 +156,8 @@ impl Partition {
             marks: VecDeque::new(),
             tickets: Vec::new(),
             witness: None,
+            packed: None,
+            verdict: None,
             row_values: None,
             quotient: None,
             sums: Sums::default(),
@@ -205,6 +214,7 @@ impl Partition {
             let stage = mark.stage;
             let Some(elapsed) = mark.elapsed().map_err(|error| (stage, error))? else { break };
             self.marks.pop_front();
+            self.take_verdict(stage, streams).map_err(|error| (stage, error))?;
             events.push(BackendEvent::StageDone { lane, stage, elapsed });
         }
         // The last mark may be what the assembly waited for.
@@ -276,6 +286,7 @@ impl Partition {
     ) -> Result<Option<Driven>, CudaError> {
         match driven {
             Driven::Upload { begun, tickets } if tickets.iter().all(Ticket::is_done) => {
+                self.expand_witness(streams, shared)?;
                 let witness = self.witness.as_ref().ok_or_else(|| missing("witness"))?;
                 self.dense_count = Some(Dense::Counting(streams.dense.count(witness.all())?));
                 self.mark(Stage::Upload, Begun::Host(begun), streams, shared)?;
@@ -316,62 +327,16 @@ impl Partition {
 
     fn start_upload(&mut self, streams: &Streams, shared: &mut Shared) -> Result<(), CudaError> {
         let begun = Instant::now();
-        let Work { circuit, shape, srs, indices, .. } = &self.work;
-        let Shared { residents, stager, .. } = shared;
         // The witness first: it is short, and another lane may be waiting for the same queries.
         let ticket = Ticket::default();
-        let (num_inputs, num_aux) = (shape.num_inputs(), shape.num_aux());
-        let witness: SharedBuffer<blst_fr> =
-            new_target(&self.reservation, &streams.compute, num_inputs + num_aux)?;
-        let after = Rc::new(streams.compute.record()?);
         self.tickets.push(ticket.clone());
-        let parts = [(ValueKind::Inputs, 0, num_inputs), (ValueKind::Aux, num_inputs, num_aux)];
-        for (kind, start, length) in parts {
-            let transfer = Transfer {
-                source: Arc::new(self.work.values(kind)),
-                source_offset: 0,
-                target: Rc::clone(&witness) as Rc<dyn CopyTarget>,
-                target_offset: start * SCALAR_BYTES,
-                bytes: length * SCALAR_BYTES,
-                after: Rc::clone(&after),
-            };
-            stager.submit(transfer, &streams.copies, &ticket, streams.is_urgent)?;
-        }
-        self.witness = Some(witness);
+        self.upload_witness(streams, &ticket, &mut shared.stager)?;
+        let Work { circuit, srs, indices, .. } = &self.work;
+        let Shared { residents, stager, .. } = shared;
         let mut tickets =
             residents.load(circuit, srs, indices, self.plan.resident, streams.is_urgent, stager)?;
         tickets.push(ticket);
         self.driven = Some(Driven::Upload { begun, tickets });
-        Ok(())
-    }
-
-    /// Row values of A and B. Those of C are their product, which the witness check has made sure of.
-    fn upload_rows(&mut self, streams: &Streams, shared: &mut Shared) -> Result<Ticket, CudaError> {
-        let ticket = Ticket::default();
-        self.tickets.push(ticket.clone());
-        let mut buffers = Vec::with_capacity(2);
-        for matrix in [Matrix::A, Matrix::B] {
-            let buffer: SharedBuffer<blst_fr> =
-                new_target(&self.reservation, &streams.compute, 1 << self.work.shape.domain_log2())?;
-            let transfer = Transfer {
-                source: Arc::new(self.work.values(ValueKind::Rows(matrix))),
-                source_offset: 0,
-                target: Rc::clone(&buffer) as Rc<dyn CopyTarget>,
-                target_offset: 0,
-                bytes: self.work.shape.num_rows() * SCALAR_BYTES,
-                after: Rc::new(streams.compute.record()?),
-            };
-            shared.stager.submit(transfer, &streams.copies, &ticket, streams.is_urgent)?;
-            buffers.push(buffer);
-        }
-        self.row_values = buffers.try_into().ok();
-        Ok(ticket)
-    }
-
-    fn start_evaluate(&mut self, streams: &Streams, shared: &mut Shared) -> Result<(), CudaError> {
-        let begun = Instant::now();
-        let ticket = self.upload_rows(streams, shared)?;
-        self.driven = Some(Driven::Evaluate { begun, ticket });
         Ok(())
     }
 

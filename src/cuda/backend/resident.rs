@@ -1,4 +1,4 @@
-//! The queries that stay on the device.
+//! The queries that stay on the device, and the shapes.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use blst::{blst_p1_affine, blst_p2_affine};
 
-use super::sources::{QueryIndices, QueryPoints, VariableIndices};
+use super::sources::{QueryIndices, QueryPoints, ShapeImage, VariableIndices};
 use super::{new_target, SharedBuffer};
 use crate::cuda::memory::CopyTarget;
+use crate::cuda::spmv::DeviceShape;
 use crate::cuda::staging::{Stager, Ticket, Transfer};
 use crate::cuda::{Context, CudaError, Event, Priority, Reservation, Stream};
 use crate::groth16::{R1csShape, Srs};
@@ -130,6 +131,14 @@ pub struct Residents {
 struct Circuit {
     indices: Arc<VariableIndices>,
     queries: HashMap<Query, Resident>,
+    shape: Option<ResidentShape>,
+}
+
+struct ResidentShape {
+    /// What was copied.
+    shape: Arc<R1csShape>,
+    image: DeviceShape,
+    loading: Ticket,
 }
 
 struct Resident {
@@ -170,19 +179,28 @@ impl Residents {
         if wanted.is_empty() {
             return Ok(Vec::new()); // the actor would not ask for an empty entry to be evicted
         }
-        let known = self
-            .circuits
-            .entry(circuit.clone())
-            .or_insert_with(|| Circuit { indices: Arc::clone(indices), queries: HashMap::new() });
+        let known = self.circuits.entry(circuit.clone()).or_insert_with(|| Circuit {
+            indices: Arc::clone(indices),
+            queries: HashMap::new(),
+            shape: None,
+        });
         known.indices = Arc::clone(indices);
         let mut loading = Vec::new();
+        let memory = TargetMemory { reservation: &self.reservation, compute: &self.stream };
+        if wanted.has_shape() {
+            let resident = match known.shape.take() {
+                Some(resident) => resident,
+                None => load_shape(indices.shape(), &memory, is_urgent, stager)?,
+            };
+            loading.extend((!resident.loading.is_done()).then(|| resident.loading.clone()));
+            known.shape = Some(resident);
+        }
         for query in wanted.iter() {
             if let Some(resident) = known.queries.get(&query) {
                 loading.extend((!resident.loading.is_done()).then(|| resident.loading.clone()));
                 continue;
             }
             let length = num_points(srs, query);
-            let memory = TargetMemory { reservation: &self.reservation, compute: &self.stream };
             let buffers = QueryBuffers::new(query, length, &memory)?;
             let ticket = Ticket::default();
             let range = QueryRange { srs, indices, query, start: 0, length };
@@ -205,20 +223,40 @@ impl Residents {
         resident.loading.is_done().then(|| resident.buffers.clone())
     }
 
-    pub fn loaded(&self, circuit: &CircuitId) -> QuerySet {
-        let queries = self.circuits.get(circuit).into_iter().flat_map(|known| &known.queries);
-        queries
-            .filter(|(_, resident)| resident.loading.is_done())
-            .fold(QuerySet::NONE, |loaded, (query, _)| loaded.with(*query))
+    /// The circuit's shape, once it is loaded; `None` also if what was loaded under this name is another one.
+    pub fn shape(&mut self, circuit: &CircuitId, shape: &Arc<R1csShape>) -> Option<DeviceShape> {
+        let resident = self.circuits.get_mut(circuit)?.shape.as_mut()?;
+        if !Arc::ptr_eq(&resident.shape, shape) {
+            // The host has loaded the circuit again since: a comparison of milliseconds, once.
+            if resident.shape != *shape {
+                return None;
+            }
+            resident.shape = Arc::clone(shape);
+        }
+        resident.loading.is_done().then(|| resident.image.clone())
     }
 
-    /// Lets a circuit's queries go; what is still being copied is freed when the copy is done.
+    pub fn loaded(&self, circuit: &CircuitId) -> QuerySet {
+        let Some(known) = self.circuits.get(circuit) else { return QuerySet::NONE };
+        let has_shape = known.shape.as_ref().is_some_and(|resident| resident.loading.is_done());
+        let shape = if has_shape { QuerySet::SHAPE } else { QuerySet::NONE };
+        known
+            .queries
+            .iter()
+            .filter(|(_, resident)| resident.loading.is_done())
+            .fold(shape, |loaded, (query, _)| loaded.with(*query))
+    }
+
+    /// Lets a circuit's queries and shape go; what is still being copied is freed when the copy is done.
     pub fn evict(&mut self, circuit: &CircuitId, stager: &mut Stager) -> bool {
         let Some(known) = self.circuits.remove(circuit) else { return false };
         for resident in known.queries.values() {
             stager.cancel(&resident.loading);
         }
-        let was_there = !known.queries.is_empty();
+        if let Some(resident) = &known.shape {
+            stager.cancel(&resident.loading);
+        }
+        let was_there = !known.queries.is_empty() || known.shape.is_some();
         drop(known);
         // Frees take effect in stream order, behind at most the few pieces that are under way: milliseconds. A failure
         // is reported by whoever uses the context next.
@@ -229,6 +267,29 @@ impl Residents {
     pub fn used_bytes(&self) -> u64 {
         self.reservation.used_bytes()
     }
+}
+
+/// Starts copying a shape's image to the device.
+fn load_shape(
+    shape: &Arc<R1csShape>,
+    memory: &TargetMemory,
+    is_urgent: bool,
+    stager: &mut Stager,
+) -> Result<ResidentShape, CudaError> {
+    let TargetMemory { reservation, compute: stream } = memory;
+    let image = DeviceShape::new(reservation, stream, shape)?;
+    let source = ShapeImage::new(shape);
+    let (bytes, loading) = (source.num_bytes(), Ticket::default());
+    let transfer = Transfer {
+        source: Arc::new(source),
+        source_offset: 0,
+        target: Rc::clone(image.image()) as Rc<dyn CopyTarget>,
+        target_offset: 0,
+        bytes,
+        after: Rc::new(stream.record()?),
+    };
+    stager.submit(transfer, stream, &loading, is_urgent)?;
+    Ok(ResidentShape { shape: Arc::clone(shape), image, loading })
 }
 
 /// Points of a query.

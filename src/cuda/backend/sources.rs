@@ -6,6 +6,7 @@ use blstrs::Scalar;
 use ff::Field;
 
 use crate::cuda::staging::{bytes_of, HostBytes};
+use crate::groth16::shape::ImageLayout;
 use crate::groth16::{Matrix, PackedWitness, R1csShape, Srs};
 use crate::policy::plan::Query;
 
@@ -53,6 +54,10 @@ impl VariableIndices {
         fill_indices(inputs.iter_ones_from(start).chain(aux.map(|aux| num_inputs + aux)), to);
     }
 
+    pub fn shape(&self) -> &Arc<R1csShape> {
+        &self.shape
+    }
+
     /// Whether they are those of this very shape.
     pub fn are_of(&self, shape: &Arc<R1csShape>) -> bool {
         Arc::ptr_eq(&self.shape, shape)
@@ -83,7 +88,29 @@ impl HostBytes for QueryIndices {
     }
 }
 
-/// A partition's values, as the device has them: a scalar for each.
+/// A shape as the device reads it.
+pub struct ShapeImage {
+    shape: Arc<R1csShape>,
+    layout: ImageLayout,
+}
+
+impl ShapeImage {
+    pub fn new(shape: &Arc<R1csShape>) -> Self {
+        Self { shape: Arc::clone(shape), layout: shape.image_layout() }
+    }
+
+    pub fn num_bytes(&self) -> usize {
+        self.layout.num_bytes()
+    }
+}
+
+impl HostBytes for ShapeImage {
+    fn fill(&self, offset: usize, to: &mut [u8]) {
+        self.shape.fill_image(&self.layout, offset, to);
+    }
+}
+
+/// A partition's values, as the device has them: a scalar for each, or packed.
 pub struct Values {
     pub shape: Arc<R1csShape>,
     /// Of the shape.
@@ -95,6 +122,10 @@ pub struct Values {
 pub enum ValueKind {
     Inputs,
     Aux,
+    /// A bit for each aux variable.
+    Bits,
+    /// The aux variables that are no bits.
+    Dense,
     /// Row values, computed wherever they are wanted.
     Rows(Matrix),
 }
@@ -107,6 +138,10 @@ impl HostBytes for Values {
                 to.copy_from_slice(&scalar_bytes(&self.witness.inputs)[offset..offset + to.len()]);
             }
             ValueKind::Aux => self.fill_aux(start, to),
+            ValueKind::Bits => to.copy_from_slice(&bytes_of(&self.witness.bits)[offset..offset + to.len()]),
+            ValueKind::Dense => {
+                to.copy_from_slice(&scalar_bytes(&self.witness.dense)[offset..offset + to.len()]);
+            }
             ValueKind::Rows(matrix) => {
                 let mut values = vec![Scalar::ZERO; to.len() / size_of::<Scalar>()];
                 let rows = start..start + values.len();

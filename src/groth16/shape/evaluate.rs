@@ -68,6 +68,16 @@ impl SmallCoefficients {
         Self { values, is_small: is_small.into_iter().map(AtomicBool::into_inner).collect() }
     }
 
+    /// `[num_coefficients]`: 0 where the coefficient is not small.
+    pub fn values(&self) -> &[i64] {
+        &self.values
+    }
+
+    /// Whether all rows of a pattern can be computed in machine integers.
+    pub fn is_small(&self, id: usize) -> bool {
+        self.is_small[id]
+    }
+
     pub fn num_bytes(&self) -> u64 {
         (8 * self.values.len() + self.is_small.len()) as u64
     }
@@ -168,6 +178,16 @@ impl<'a> Evaluator<'a> {
             a * b == c
         }
     }
+
+    fn first_unsatisfied(&self, rows: Range<usize>) -> Option<usize> {
+        let mut first_bad = None;
+        self.shape.rows.for_each(rows, |row, id, anchors| {
+            if first_bad.is_none() && !self.is_satisfied(id, anchors) {
+                first_bad = Some(row);
+            }
+        });
+        first_bad
+    }
 }
 
 fn scalar_of(value: i64) -> Scalar {
@@ -241,15 +261,46 @@ impl R1csShape {
     pub fn check_satisfied(&self, witness: &PackedWitness) -> Result<(), SynthesisError> {
         self.check_fits(witness)?;
         let evaluator = Evaluator::new(self, witness);
-        let first_bad = self.spans().find_map_first(|span| {
-            let mut first_bad = None;
-            self.rows.for_each(span, |row, id, anchors| {
-                if first_bad.is_none() && !evaluator.is_satisfied(id, anchors) {
-                    first_bad = Some(row);
-                }
-            });
-            first_bad
-        });
+        let first_bad = self.spans().find_map_first(|span| evaluator.first_unsatisfied(span));
+        self.verdict(first_bad)
+    }
+
+    /// As [`Self::check_satisfied`], of a part of the rows: one span of 4096 in every `every`, drawn by `draw` (which is
+    /// given the number of spans to choose from). A constraint that is broken is found with a probability of 1 in `every`.
+    ///
+    /// # Errors
+    /// As [`Self::check_satisfied`]; the constraint named is the first of those looked at.
+    ///
+    /// # Panics
+    /// If `every` is 0, or `draw` gives a number beyond its limit.
+    pub fn check_sample(
+        &self,
+        witness: &PackedWitness,
+        every: usize,
+        mut draw: impl FnMut(usize) -> usize,
+    ) -> Result<(), SynthesisError> {
+        self.check_fits(witness)?;
+        let spans: Vec<Range<usize>> = self.spans().collect();
+        let drawn: Vec<Range<usize>> =
+            spans.chunks(every).map(|spans| spans[draw(spans.len())].clone()).collect();
+        let evaluator = Evaluator::new(self, witness);
+        let first_bad = drawn.into_par_iter().find_map_first(|span| evaluator.first_unsatisfied(span));
+        self.verdict(first_bad)
+    }
+
+    /// `Ok` if the constraint of this row holds.
+    ///
+    /// # Errors
+    /// [`SynthesisError::Unsatisfied`], or [`SynthesisError::ShapeMismatch`] if the witness has another number of variables.
+    ///
+    /// # Panics
+    /// If there are not so many rows.
+    pub fn check_row(&self, witness: &PackedWitness, row: usize) -> Result<(), SynthesisError> {
+        self.check_lengths(witness)?;
+        self.verdict(Evaluator::new(self, witness).first_unsatisfied(row..row + 1))
+    }
+
+    fn verdict(&self, first_bad: Option<usize>) -> Result<(), SynthesisError> {
         match first_bad {
             None => Ok(()),
             Some(index) => {
@@ -408,7 +459,12 @@ mod tests {
             let verdict = first.map_or(Ok(()), |index| {
                 Err(SynthesisError::Unsatisfied { index, num_constraints })
             });
-            prop_assert_eq!(shape.check_satisfied(&witness), verdict);
+            prop_assert_eq!(shape.check_satisfied(&witness), verdict.clone());
+            // There is one span: any sample is all of it.
+            prop_assert_eq!(shape.check_sample(&witness, 3, |spans| spans - 1), verdict);
+            for row in 0..shape.num_rows() {
+                prop_assert_eq!(shape.check_row(&witness, row).is_ok(), a[row] * b[row] == c[row]);
+            }
         }
     }
 

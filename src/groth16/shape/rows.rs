@@ -17,12 +17,12 @@ pub(in crate::groth16) struct Run {
 
 /// Where reading can start: before a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    run: u32,
+pub(in crate::groth16) struct Place {
+    pub run: u32,
     /// Rows of the run before it.
-    offset: u32,
+    pub offset: u32,
     /// Of the row before.
-    anchors: Anchors,
+    pub anchors: Anchors,
 }
 
 /// All rows of A, B and C.
@@ -134,6 +134,36 @@ impl Rows {
                 if row >= start {
                     visit(row, id, anchors);
                 }
+                row += 1;
+            }
+            if row == end {
+                return;
+            }
+            offset = 0;
+        }
+    }
+
+    /// Calls `visit` for the places before rows `k · every` with `k` in `places`, in order. Costs as much as reading the
+    /// rows between them.
+    ///
+    /// # Panics
+    /// Unless [`SPAN`] is a multiple of `every`.
+    pub fn for_each_place(&self, every: usize, places: Range<usize>, mut visit: impl FnMut(Place)) {
+        assert!(SPAN.is_multiple_of(every), "places every {every} rows");
+        let end = self.num_rows.min((places.end.max(1) - 1) * every + 1);
+        let start = places.start * every;
+        if places.is_empty() || start >= end {
+            return;
+        }
+        let Place { run, offset, mut anchors } = self.places[start / SPAN];
+        let (mut row, mut offset) = (start / SPAN * SPAN, offset as usize);
+        for (run, &Run { start: first, length }) in (run..).zip(&self.runs[run as usize..]) {
+            let taken = (length as usize - offset).min(end - row);
+            for (within, &id) in self.ids[first as usize + offset..][..taken].iter().enumerate() {
+                if row >= start && row.is_multiple_of(every) {
+                    visit(Place { run, offset: (offset + within) as u32, anchors });
+                }
+                anchors = anchors.step(self.patterns.pattern(id));
                 row += 1;
             }
             if row == end {

@@ -1,0 +1,153 @@
+//! A partition's witness and its row values: packed to the device and evaluated there, or as scalars, with rows by the
+//! host, where the plan has no room for the shape.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use blst::blst_fr;
+
+use super::{missing, Begun, Driven, Partition, Work, SCALAR_BYTES};
+use crate::backend::Stage;
+use crate::cuda::backend::lane::Streams;
+use crate::cuda::backend::sources::ValueKind;
+use crate::cuda::backend::{new_target, Shared, SharedBuffer};
+use crate::cuda::memory::CopyTarget;
+use crate::cuda::spmv::{DeviceShape, DeviceWitness, RowSample};
+use crate::cuda::staging::{Stager, Ticket, Transfer};
+use crate::cuda::CudaError;
+use crate::error::SynthesisError;
+use crate::groth16::Matrix;
+use crate::policy::plan::Evaluation;
+
+/// A packed witness on the device, but for its inputs.
+pub(super) struct Packed {
+    bits: SharedBuffer<u64>,
+    dense: SharedBuffer<blst_fr>,
+}
+
+impl Partition {
+    /// Where the device evaluates, packed, to be expanded there; else as scalars.
+    pub(super) fn upload_witness(
+        &mut self,
+        streams: &Streams,
+        ticket: &Ticket,
+        stager: &mut Stager,
+    ) -> Result<(), CudaError> {
+        let Work { shape, witness: host, .. } = &self.work;
+        let (num_inputs, num_aux) = (shape.num_inputs(), shape.num_aux());
+        let room = |length| new_target(&self.reservation, &streams.compute, length);
+        let witness: SharedBuffer<blst_fr> = room(num_inputs + num_aux)?;
+        let target = |buffer: &SharedBuffer<blst_fr>| Rc::clone(buffer) as Rc<dyn CopyTarget>;
+        let mut parts = vec![(ValueKind::Inputs, target(&witness), 0, num_inputs * SCALAR_BYTES)];
+        match self.plan.evaluation {
+            Evaluation::Host => {
+                let offset = num_inputs * SCALAR_BYTES;
+                parts.push((ValueKind::Aux, target(&witness), offset, num_aux * SCALAR_BYTES));
+            }
+            Evaluation::Device => {
+                let bits: SharedBuffer<u64> =
+                    new_target(&self.reservation, &streams.compute, host.bits.len())?;
+                let dense = room(host.dense.len())?;
+                let bits_target = Rc::clone(&bits) as Rc<dyn CopyTarget>;
+                parts.push((ValueKind::Bits, bits_target, 0, size_of_val(host.bits.as_slice())));
+                parts.push((ValueKind::Dense, target(&dense), 0, host.dense.len() * SCALAR_BYTES));
+                self.packed = Some(Packed { bits, dense });
+            }
+        }
+        let after = Rc::new(streams.compute.record()?);
+        for (kind, target, target_offset, bytes) in parts {
+            let source = Arc::new(self.work.values(kind));
+            let after = Rc::clone(&after);
+            let transfer = Transfer { source, source_offset: 0, target, target_offset, bytes, after };
+            stager.submit(transfer, &streams.copies, ticket, streams.is_urgent)?;
+        }
+        self.witness = Some(witness);
+        Ok(())
+    }
+
+    /// Makes scalars of what came packed.
+    pub(super) fn expand_witness(&self, streams: &Streams, shared: &mut Shared) -> Result<(), CudaError> {
+        let Some(Packed { bits, dense }) = &self.packed else { return Ok(()) };
+        let values = self.witness.as_ref().ok_or_else(|| missing("witness"))?;
+        let shape = self.resident_shape(shared)?;
+        shared.spmv.expand(&streams.compute, &shape, &DeviceWitness { bits, values }, dense)
+    }
+
+    fn resident_shape(&self, shared: &mut Shared) -> Result<DeviceShape, CudaError> {
+        let Work { circuit, shape, .. } = &self.work;
+        let resident = shared.residents.shape(circuit, shape);
+        resident.ok_or_else(|| missing("the shape that is resident by plan"))
+    }
+
+    /// Row values of A and B. Those of C are their product, which the witness check has made sure of.
+    fn upload_rows(&mut self, streams: &Streams, shared: &mut Shared) -> Result<Ticket, CudaError> {
+        let ticket = Ticket::default();
+        self.tickets.push(ticket.clone());
+        let mut buffers = Vec::with_capacity(2);
+        for matrix in [Matrix::A, Matrix::B] {
+            let buffer: SharedBuffer<blst_fr> =
+                new_target(&self.reservation, &streams.compute, 1 << self.work.shape.domain_log2())?;
+            let transfer = Transfer {
+                source: Arc::new(self.work.values(ValueKind::Rows(matrix))),
+                source_offset: 0,
+                target: Rc::clone(&buffer) as Rc<dyn CopyTarget>,
+                target_offset: 0,
+                bytes: self.work.shape.num_rows() * SCALAR_BYTES,
+                after: Rc::new(streams.compute.record()?),
+            };
+            shared.stager.submit(transfer, &streams.copies, &ticket, streams.is_urgent)?;
+            buffers.push(buffer);
+        }
+        self.row_values = buffers.try_into().ok();
+        Ok(ticket)
+    }
+
+    pub(super) fn start_evaluate(
+        &mut self,
+        streams: &mut Streams,
+        shared: &mut Shared,
+    ) -> Result<(), CudaError> {
+        if self.plan.evaluation == Evaluation::Device {
+            return self.launch_rows(streams, shared);
+        }
+        let begun = Instant::now();
+        let ticket = self.upload_rows(streams, shared)?;
+        self.driven = Some(Driven::Evaluate { begun, ticket });
+        Ok(())
+    }
+
+    /// Row values from the packed witness, and the check of a sample of them.
+    fn launch_rows(&mut self, streams: &mut Streams, shared: &mut Shared) -> Result<(), CudaError> {
+        let begun = streams.compute.record()?;
+        let shape = self.resident_shape(shared)?;
+        let Packed { bits, dense: _ } = self.packed.take().ok_or_else(|| missing("the packed witness"))?;
+        let values = self.witness.as_ref().ok_or_else(|| missing("witness"))?;
+        let witness = DeviceWitness { bits: &bits, values };
+        let room = || new_target(&self.reservation, &streams.compute, 1 << self.work.shape.domain_log2());
+        let rows: [SharedBuffer<blst_fr>; 2] = [room()?, room()?];
+        let [a, b] = &rows;
+        shared.spmv.rows(&streams.compute, &shape, &witness, [a, b])?;
+        let sample = RowSample::of(shape.num_rows(), rand::random());
+        self.verdict = Some(streams.rows.check(&shared.spmv, &shape, &witness, [a, b], sample)?);
+        self.row_values = Some(rows);
+        self.mark(Stage::Evaluate, Begun::Device(begun), streams, shared)
+    }
+
+    /// Once the device has passed the stage: whether the rows it looked at hold. Where one does not, the host says who is
+    /// to blame: the witness, or the device.
+    pub(super) fn take_verdict(&mut self, stage: Stage, streams: &mut Streams) -> Result<(), CudaError> {
+        let Some(verdict) = self.verdict.take_if(|_| stage == Stage::Evaluate) else { return Ok(()) };
+        let Some(row) = streams.rows.take(verdict)? else { return Ok(()) };
+        let Work { shape, witness, .. } = &self.work;
+        Err(match shape.check_row(witness, row) {
+            Err(SynthesisError::Unsatisfied { index, num_constraints }) => {
+                CudaError::Unsatisfied { index, num_constraints }
+            }
+            Err(error) => CudaError::Host(error.to_string()),
+            Ok(()) => {
+                CudaError::Host(format!("row {row} holds, and the device's values say that it does not"))
+            }
+        })
+    }
+}
