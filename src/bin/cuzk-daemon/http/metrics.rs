@@ -156,7 +156,7 @@ fn devices(text: &mut Text, devices: &[EngineDeviceStatus]) {
         &DEVICE_HEALTHS,
         |device| &device.health,
     );
-    let figures: [(Family, fn(&EngineDeviceStatus) -> u64); 10] = [
+    let figures: [Figure<EngineDeviceStatus, u64>; 10] = [
         (gauge("cuzk_device_lanes", "Partitions that a device proves side by side."), |d| d.num_lanes.into()),
         (gauge("cuzk_device_lanes_busy", "Lanes that hold a partition."), |d| d.lanes_busy.into()),
         (gauge("cuzk_device_memory_total_bytes", "Memory of a device."), |d| d.memory_total_bytes),
@@ -187,13 +187,16 @@ fn devices(text: &mut Text, devices: &[EngineDeviceStatus]) {
     }
 }
 
+/// A family, and its value for what it is about.
+type Figure<T, V> = (Family, fn(&T) -> V);
+
 /// Clocks are in hertz, as everything here is in base units.
 fn sensors(text: &mut Text, devices: &[EngineDeviceStatus], sample: &Sample) {
     let known: Vec<(&str, &Sensors)> = devices
         .iter()
         .filter_map(|device| Some((device.id.as_str(), sample.gpus.get(&device.id)?)))
         .collect();
-    let figures: [(Family, fn(&Sensors) -> Option<f64>); 5] = [
+    let figures: [Figure<Sensors, Option<f64>>; 5] = [
         (gauge("cuzk_device_temperature_celsius", "Of the GPU."), |s| s.temperature_celsius.map(f64::from)),
         (gauge("cuzk_device_power_watts", "What the GPU takes."), |s| s.power_watts),
         (gauge("cuzk_device_power_limit_watts", "What it may take."), |s| s.power_limit_watts),
