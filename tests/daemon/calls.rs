@@ -188,13 +188,17 @@ async fn b58_a_running_job_and_its_key_are_in_the_status() {
     let daemon = Setup::new(SLOW_FIRST).start().await;
     let mut client = daemon.client().await;
     client.submit_proof(window("seen")).await.unwrap();
-    let status = wait_status(&mut client, |status| in_progress(status) == 1).await;
+    // Its upload comes first; then it stands still for a while.
+    let is_hot = |srs: &cuzk_wire::v1::SrsStatus| srs.tier() == cuzk_wire::v1::srs_status::Tier::Hot;
+    let status =
+        wait_status(&mut client, |status| in_progress(status) == 1 && status.loaded_srs.iter().any(is_hot))
+            .await;
     let queue = status.queues.iter().find(|queue| queue.proof_kind == "window-post").unwrap();
     assert_eq!((queue.pending, queue.in_progress), (0, 1));
     assert_eq!(status.gpus[0].current_job_id, "seen");
     assert_eq!(status.gpus[0].current_proof_kind, "window-post");
     let srs = status.loaded_srs.iter().find(|srs| srs.circuit_id == "wpost-2k").unwrap();
-    assert_eq!(srs.tier(), cuzk_wire::v1::srs_status::Tier::Hot, "{srs:?}");
+    assert!(is_hot(srs), "{srs:?}");
     assert!(srs.size_bytes > 1 << 20 && srs.ref_count == 1, "{srs:?}");
     let jobs = client.list_jobs(ListJobsRequest {}).await.unwrap().into_inner().jobs;
     assert_eq!((jobs[0].job_id.as_str(), jobs[0].state.as_str()), ("seen", "running"));

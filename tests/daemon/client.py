@@ -47,7 +47,9 @@ KINDS = {
 
 
 def connect(address):
+    # Over a socket file, C-core would send the file's path here, which HTTP/2 servers in Rust refuse as no authority.
     options = [
+        ("grpc.default_authority", "localhost"),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ]
