@@ -5,7 +5,7 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use blstrs::Scalar;
@@ -33,6 +33,12 @@ use rand_core::SeedableRng;
 
 const GIB: u64 = 1 << 30;
 const LANES: u32 = 2;
+
+/// One test at a time has the GPU: what is free of its memory is looked at, and who overtakes whom.
+fn alone() -> MutexGuard<'static, ()> {
+    static GPU: Mutex<()> = Mutex::new(());
+    GPU.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn large() -> bool {
     std::env::var_os("CUZK_GPU_LARGE").is_some()
@@ -107,6 +113,7 @@ fn assert_memory_as_planned(proved: &PartitionProved, values: Values) {
 
 #[test]
 fn every_size_and_every_kind_of_witness_gives_the_cpus_bytes() {
+    let _gpu = alone();
     on_arbiter(async {
         let mut rig = DeviceRig::ready(&spawner(), with_budget(None)).await;
         let sizes = [1usize, 2, 3, 7, 31, 32, 33, 127, 128, 129, 1000, 1023, 1025, 5000, 20_000];
@@ -125,6 +132,7 @@ fn every_size_and_every_kind_of_witness_gives_the_cpus_bytes() {
 /// All resident, none resident, and steps between: streamed sums, small windows, small chunks.
 #[test]
 fn every_budget_gives_the_same_bytes() {
+    let _gpu = alone();
     on_arbiter(async {
         let num_constraints = if large() { 1 << 20 } else { 1 << 15 };
         for values in [Values::Bits, Values::Random] {
@@ -149,6 +157,7 @@ fn every_budget_gives_the_same_bytes() {
 /// Many partitions in flight, of several circuits, with eviction: every proof is the CPU's.
 #[test]
 fn mixed_circuits_on_both_lanes_give_the_cpus_bytes() {
+    let _gpu = alone();
     on_arbiter(async {
         let num_proofs = if large() { 1000 } else { 60 };
         let cases: Vec<Case> =
@@ -177,6 +186,7 @@ fn mixed_circuits_on_both_lanes_give_the_cpus_bytes() {
 
 #[test]
 fn a_cancelled_partition_frees_its_lane_and_the_next_proof_is_right() {
+    let _gpu = alone();
     on_arbiter(async {
         let case = Case::new(Synthetic::new(1 << 15, Values::Random));
         let (shape, srs) = case.summaries();
@@ -206,6 +216,7 @@ fn a_cancelled_partition_frees_its_lane_and_the_next_proof_is_right() {
 /// A CRITICAL proof does not wait for a partition that runs, however large.
 #[test]
 fn a_critical_proof_overtakes_a_running_one() {
+    let _gpu = alone();
     on_arbiter(async {
         let num_constraints = if large() { 1 << 22 } else { 1 << 17 };
         let slow = Case::new(Synthetic::new(num_constraints, Values::Random));
@@ -231,6 +242,7 @@ fn a_critical_proof_overtakes_a_running_one() {
 
 #[test]
 fn b10_b17_device_memory_stays_flat_and_is_given_back() {
+    let _gpu = alone();
     on_arbiter(async {
         let (num_constraints, num_proofs) = if large() { (1 << 20, 50) } else { (1 << 14, 20) };
         let case = Case::new(Synthetic::new(num_constraints, Values::Bits));
@@ -269,6 +281,7 @@ fn b10_b17_device_memory_stays_flat_and_is_given_back() {
 /// A plan's queries may be any subset: what is resident and what is streamed add up to the same sum.
 #[test]
 fn partly_resident_keys_give_the_same_bytes() {
+    let _gpu = alone();
     let case = Case::new(Synthetic::new(3000, Values::Bits));
     let (shape, srs) = case.summaries();
     let expected = case.expected(0);
@@ -331,6 +344,7 @@ fn opened() -> (CudaBackend, Receiver<()>) {
 /// Both lanes evaluate from one shape; each stage holds what its plan says, and eviction gives the shape back.
 #[test]
 fn lanes_share_the_resident_shape_and_hold_what_is_planned() {
+    let _gpu = alone();
     let case = Case::new(Synthetic::new(6000, Values::Bits));
     let (shape, srs) = case.summaries();
     let plan = plan_with_resident(&shape, &srs, QuerySet::SHAPE, GIB).expect("there is room");
@@ -368,6 +382,7 @@ fn lanes_share_the_resident_shape_and_hold_what_is_planned() {
 /// A witness that is wrong in spite of the host's check is stopped before anything is proved, by its constraint.
 #[test]
 fn a_broken_witness_is_named_by_its_row() {
+    let _gpu = alone();
     let case = Case::new(Synthetic::new(3000, Values::Random));
     let (shape, srs) = case.summaries();
     let plan = plan_with_resident(&shape, &srs, QuerySet::SHAPE, GIB).expect("there is room");
@@ -398,6 +413,7 @@ fn a_broken_witness_is_named_by_its_row() {
 /// No process-wide state: a file that an embedding host would notice is neither made nor changed.
 #[test]
 fn b02_no_lock_files_beside_the_gpu() {
+    let _gpu = alone();
     let folder = std::env::temp_dir();
     let names = || {
         let entries = std::fs::read_dir(Path::new(&folder)).expect("the temporary folder can be listed");
