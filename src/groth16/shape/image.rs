@@ -241,7 +241,7 @@ mod tests {
     fn an_image_is_the_same_in_whatever_parts_it_is_made() {
         let shape = R1csShape::record(Chain(3000)).unwrap();
         let layout = shape.image_layout();
-        assert!(Table::ALL.iter().all(|&table| layout.range(table).start % ALIGNMENT == 0));
+        assert!(Table::ALL.iter().all(|&table| layout.range(table).start.is_multiple_of(ALIGNMENT)));
         let mut whole = vec![0xff; layout.num_bytes()];
         shape.fill_image(&layout, 0, &mut whole);
         let mut parts = vec![0xff; layout.num_bytes()];
