@@ -156,7 +156,14 @@ fn proxy_for(
     if let Some(password) = proxy.password() {
         builder = builder.password(password);
     }
-    builder.no_proxy(&exceptions).build().map(Some).map_err(refused)
+    for entry in exceptions.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        builder = builder.no_proxy(entry);
+        // A name stands for what is below it too, as elsewhere.
+        if !entry.starts_with(['.', '*']) {
+            builder = builder.no_proxy(&format!(".{entry}"));
+        }
+    }
+    builder.build().map(Some).map_err(refused)
 }
 
 fn open_in_folder(dir: &std::path::Path, file: &PublishedFile, offset: u64) -> Result<Opened, Refusal> {
@@ -275,8 +282,12 @@ mod tests {
         let secure = proxy_for(true, variables).unwrap().unwrap();
         assert_eq!((secure.host(), secure.port(), secure.username()), ("secure", 1, Some("me")));
         assert_eq!(proxy_for(false, variables).unwrap().unwrap().host(), "plain");
-        assert!(secure.is_no_proxy(&"https://a.local/".parse().unwrap()));
-        assert!(!secure.is_no_proxy(&"https://elsewhere/".parse().unwrap()));
+        for direct in ["https://a.local/", "https://internal/", "https://a.internal/"] {
+            assert!(secure.is_no_proxy(&direct.parse().unwrap()), "{direct}");
+        }
+        for by_proxy in ["https://elsewhere/", "https://notinternal/"] {
+            assert!(!secure.is_no_proxy(&by_proxy.parse().unwrap()), "{by_proxy}");
+        }
         assert!(proxy_for(true, |_| None).unwrap().is_none());
         assert!(proxy_for(true, |_| Some(String::new())).unwrap().is_none());
         let (name, _) = proxy_for(true, |_| Some("ftp://x".to_owned())).unwrap_err();

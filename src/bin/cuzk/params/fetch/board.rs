@@ -101,10 +101,10 @@ impl Lines {
         let rate = (fetched.saturating_sub(self.last_fetched) as f64 / seconds.max(f64::EPSILON)) as u64;
         (self.next, self.last, self.last_fetched) = (now + LINE_INTERVAL, now, fetched);
         let percent = done.saturating_mul(100).checked_div(total).unwrap_or(0);
-        let left = total.saturating_sub(done).checked_div(rate);
-        let eta =
-            left.map_or_else(String::new, |s| format!(", eta {}", ui::duration(Duration::from_secs(s))));
-        Some(format!("{percent} % of {}, {}/s{eta}", ui::bytes(total), ui::bytes(rate)))
+        let eta = total.saturating_sub(done).checked_div(rate).map(Duration::from_secs);
+        let pace =
+            eta.map(|eta| format!(", {}/s, eta {}", ui::bytes(rate), ui::duration(eta))).unwrap_or_default();
+        Some(format!("{percent} % of {}{pace}", ui::bytes(total)))
     }
 }
 
