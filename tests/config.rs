@@ -63,7 +63,7 @@ fn explained_keys() -> Vec<(String, String)> {
 /// Whether it says `1 to 16`.
 fn has_range(comment: &str) -> bool {
     let words: Vec<&str> = comment.split_whitespace().collect();
-    let is_number = |word: &str| word.trim_end_matches(['.', ',', ':']).parse::<u64>().is_ok();
+    let is_number = |word: &str| word.trim_end_matches(['.', ',', ':', ';']).parse::<u64>().is_ok();
     words.windows(3).any(|three| is_number(three[0]) && three[1] == "to" && is_number(three[2]))
 }
 

@@ -14,7 +14,7 @@ async fn b59_every_line_is_json_and_names_its_job() {
     let mut client = daemon.client().await;
     let result = client.prove(prove(winning("logged"))).await.unwrap().into_inner().result.unwrap();
     assert_eq!(result.status(), End::Completed);
-    let text = daemon.log_text();
+    let text = daemon.log_with("job completed").await;
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     assert!(lines.len() >= 2, "{text}");
     let about_the_job: Vec<&Value> =

@@ -154,6 +154,19 @@ impl Daemon {
         fs::read_to_string(self.setup.log()).unwrap()
     }
 
+    /// The log once it says `words`: a thread of its own writes it, after the answer perhaps.
+    pub async fn log_with(&self, words: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let text = self.log_text();
+            if text.contains(words) && text.ends_with('\n') {
+                return text;
+            }
+            assert!(begun.elapsed() < LIMIT, "the log does not say {words:?}: {text}");
+            pause().await;
+        }
+    }
+
     pub async fn wait_ready(&mut self) {
         let begun = Instant::now();
         loop {
