@@ -26,10 +26,10 @@ use squares::Squares;
 use wrapped::{wrapped, Wrapper};
 
 const MIB: u64 = 1 << 20;
-/// A circuit whose key takes some 40 MiB and whose partitions take 8 MiB each: what a thread or an allocator keeps for
+/// A circuit whose key takes some 40 MiB and whose witnesses take 2 MiB each: what a thread or an allocator keeps for
 /// itself does not show beside that.
 const NUM_SQUARINGS: usize = 65_000;
-const NUM_WITNESSES: u64 = 8;
+const NUM_WITNESSES: u64 = 32;
 
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -97,7 +97,9 @@ fn the_account_of_circuits_and_witnesses_is_what_the_process_takes() {
     let probe = Engine::start(EngineConfig::default()).unwrap();
     let needs = probe.preload_blocking(Preload::new(large(2..3))).unwrap().host_bytes;
     drop(probe);
-    let partition_bytes = 32 * (NUM_SQUARINGS as u64 + 2) + 96 * (NUM_SQUARINGS as u64 + 2);
+    // Packed, none of its values being a bit by its constraints: a scalar each, and room for the bits.
+    let num_values = NUM_SQUARINGS as u64 + 2;
+    let partition_bytes = 32 * num_values + 8 * num_values.div_ceil(64);
     let config = EngineConfig {
         devices: vec![DeviceSpec::Sim(Box::new(slow))],
         synthesis_threads: 2,
