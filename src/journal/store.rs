@@ -353,7 +353,8 @@ fn compacted(mut database: Database, medium: &Medium) -> Result<Database, redb::
     let transaction = database.begin_write()?;
     let stats = transaction.stats()?;
     transaction.abort()?;
-    let used_bytes = stats.stored_bytes() + stats.metadata_bytes() + stats.fragmented_bytes();
+    // What the library calls fragmented are free pages too.
+    let used_bytes = stats.stored_bytes() + stats.metadata_bytes();
     if used_bytes > file_bytes / COMPACT_WHEN_ONE_IN {
         return Ok(database);
     }
