@@ -122,7 +122,7 @@ pub(super) fn set_next_job(transaction: &WriteTransaction, next_job: u64) -> Res
 
 /// A process opens the journal: counts the end of the one before it against the jobs that it had in hand, unless it was
 /// a clean one. Gives the jobs against which any count. From now on this process has in hand all that are not suspects;
-/// those when [`take_in_hand`] says so.
+/// those when [`Trials::take_in_hand`] says so.
 pub(super) fn begin_process(database: &Database) -> Result<BTreeMap<JobId, u32>, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_two_phase_commit(true);
