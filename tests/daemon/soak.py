@@ -143,6 +143,17 @@ def settle(daemon, books):
     return lost
 
 
+def rest(daemon):
+    """Jobs of calls that a kill cut off are proved with nobody waiting: the last status, once none is left."""
+    stub = daemon.stub()
+    for _ in range(300):
+        status = stub.GetStatus(pb.GetStatusRequest(), timeout=5)
+        if not status.jobs:
+            break
+        time.sleep(1)
+    return status
+
+
 def main(program, params, seconds, seed):
     daemon = Daemon(program, params)
     daemon.wait_ready()
@@ -161,7 +172,7 @@ def main(program, params, seconds, seed):
     for caller in callers:
         caller.join()
     lost = settle(daemon, books)
-    status = daemon.stub().GetStatus(pb.GetStatusRequest(), timeout=5)
+    status = rest(daemon)
     daemon.process.send_signal(signal.SIGTERM)
     code = daemon.process.wait(timeout=120)
     errors = [what for what in books.counts if what.startswith("ERROR")]
