@@ -29,7 +29,7 @@ const MIB: u64 = 1 << 20;
 /// A circuit whose key takes some 40 MiB and whose witnesses take 2 MiB each: what a thread or an allocator keeps for
 /// itself does not show beside that.
 const NUM_SQUARINGS: usize = 65_000;
-const NUM_WITNESSES: u64 = 32;
+const NUM_WITNESSES: u64 = 64;
 
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -117,28 +117,31 @@ fn the_account_of_circuits_and_witnesses_is_what_the_process_takes() {
     let loaded = engine.preload_blocking(Preload::new(Arc::clone(&workload))).unwrap();
     assert_near("circuit", resident_bytes() - before, loaded.host_bytes);
 
-    let mut job = engine.submit_blocking(ProofRequest::new(Payload::Workload(workload))).unwrap();
-    let is_witness = |event: &JobEvent| matches!(event, JobEvent::WitnessReady { .. });
-    let made = job.events().blocking_iter().filter(is_witness).take(NUM_WITNESSES as usize).count();
-    assert_eq!(made as u64, NUM_WITNESSES);
-    let status = engine.status();
-    assert_eq!(
-        status.host_memory_reserved_bytes,
-        NUM_WITNESSES * partition_bytes,
-        "as many as there is room for"
-    );
-    let account = status.circuit_memory_reserved_bytes + status.host_memory_reserved_bytes;
-    assert!(account <= status.host_memory_budget_bytes);
-    assert_near("circuit and witnesses", resident_bytes() - before, account);
-
-    // Let go of, the memory is the system's again.
-    drop(job);
-    let is_free = |status: &EngineStatus| status.host_memory_reserved_bytes == 0;
-    let status = engine.wait_status_blocking(is_free).unwrap();
-    assert_near("circuit alone", resident_bytes() - before, status.circuit_memory_reserved_bytes);
+    // Twice: what the first job let go of is used again. (The allocator keeps blocks of this size; those of a circuit of
+    // real size, which are larger, it gives back.)
+    for round in ["circuit and witnesses", "and again"] {
+        let request = ProofRequest::new(Payload::Workload(Arc::clone(&workload)));
+        let mut job = engine.submit_blocking(request).unwrap();
+        let is_witness = |event: &JobEvent| matches!(event, JobEvent::WitnessReady { .. });
+        let made = job.events().blocking_iter().filter(is_witness).take(NUM_WITNESSES as usize).count();
+        assert_eq!(made as u64, NUM_WITNESSES);
+        let status = engine.status();
+        assert_eq!(
+            status.host_memory_reserved_bytes,
+            NUM_WITNESSES * partition_bytes,
+            "as many as there is room for"
+        );
+        let account = status.circuit_memory_reserved_bytes + status.host_memory_reserved_bytes;
+        assert!(account <= status.host_memory_budget_bytes);
+        assert_near(round, resident_bytes() - before, account);
+        drop(job);
+        let is_free = |status: &EngineStatus| status.host_memory_reserved_bytes == 0;
+        engine.wait_status_blocking(is_free).unwrap();
+    }
     engine.evict_blocking(&CircuitId::new("large-squares")).unwrap();
     let left = resident_bytes().saturating_sub(before);
-    assert!(left * 100 <= loaded.host_bytes * 15, "{left} B are left of {} B", loaded.host_bytes);
+    let kept = NUM_WITNESSES * partition_bytes + loaded.host_bytes * 15 / 100;
+    assert!(left <= kept, "{left} B are left, {kept} B may be");
     engine.shutdown_blocking(Duration::from_secs(60));
 }
 
