@@ -74,14 +74,13 @@ fn large(xs: std::ops::Range<u64>) -> Arc<dyn Workload> {
     CustomCircuit::new(CircuitId::new("large-squares"), source, blank, instances).into_workload()
 }
 
-/// Between `account` less 15 % and `account` more 15 %.
+/// No more than `account` and 15 %, and no less than `account` less 30 %: part of it may lie in what the allocator kept of
+/// memory that was let go of before the measurement began.
 #[track_caller]
 fn assert_near(what: &str, measured: u64, account: u64) {
     println!("{what}: measured {} KiB, account {} KiB", measured >> 10, account >> 10);
-    assert!(
-        measured.abs_diff(account) * 100 <= account * 15,
-        "{what}: {measured} B measured, {account} B counted"
-    );
+    let allowed = account * 70 / 100..=account * 115 / 100;
+    assert!(allowed.contains(&measured), "{what}: {measured} B measured, {account} B counted");
 }
 
 #[test]
