@@ -50,6 +50,7 @@ fn journal_of(mut data: &[u8]) -> MemoryDisk {
 }
 
 fuzz_target!(|data: &[u8]| {
+    cuzk_fuzz::let_caught_panics_be();
     let disk = journal_of(data);
     let Ok((mut store, contents)) = Store::open(Medium::Backend(Arc::new(disk)), RETENTION) else { return };
     for record in &contents.jobs {
