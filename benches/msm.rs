@@ -53,59 +53,36 @@ fn start<'a>(criterion: &'a mut Criterion, name: &str, n: usize) -> BenchmarkGro
     group
 }
 
-fn bench_g1(criterion: &mut Criterion) {
-    let worker = Worker::new();
-    for log2 in SIZES_LOG2 {
-        let points: Arc<Vec<G1Affine>> = Arc::new(multiples::<G1Projective>(1 << log2));
-        let bases: Vec<blst_p1_affine> = points.iter().map(|point| *point.as_ref()).collect();
-        for (mix, scalars) in scalar_mixes(1 << log2) {
-            let bytes = canonical_bytes(&scalars);
-            let exponents = Arc::new(scalars.iter().map(PrimeField::to_repr).collect::<Vec<_>>());
-            let mut group = start(criterion, &format!("msm/g1/2^{log2}/{mix}"), 1 << log2);
-            group.bench_function("cuzk", |bencher| bencher.iter(|| msm_g1(&bases, &scalars)));
-            group.bench_function("blst", |bencher| bencher.iter(|| bases.mult(&bytes, 255)));
-            group.bench_function("bellperson", |bencher| {
-                bencher.iter(|| {
-                    multiexp_cpu::<_, _, G1Affine, _>(
-                        &worker,
-                        (points.clone(), 0),
-                        FullDensity,
-                        exponents.clone(),
-                    )
-                    .wait()
-                });
-            });
-            group.finish();
+/// The same of each group: the libraries have types of their own for each, and no trait over both.
+macro_rules! bench_of_group {
+    ($bench:ident, $name:literal, $affine:ty, $projective:ty, $blst_affine:ty, $msm:ident) => {
+        fn $bench(criterion: &mut Criterion) {
+            let worker = Worker::new();
+            for log2 in SIZES_LOG2 {
+                let points: Arc<Vec<$affine>> = Arc::new(multiples::<$projective>(1 << log2));
+                let bases: Vec<$blst_affine> = points.iter().map(|point| *point.as_ref()).collect();
+                for (mix, scalars) in scalar_mixes(1 << log2) {
+                    let bytes = canonical_bytes(&scalars);
+                    let exponents = Arc::new(scalars.iter().map(PrimeField::to_repr).collect::<Vec<_>>());
+                    let mut group = start(criterion, &format!("msm/{}/2^{log2}/{mix}", $name), 1 << log2);
+                    group.bench_function("cuzk", |bencher| bencher.iter(|| $msm(&bases, &scalars)));
+                    group.bench_function("blst", |bencher| bencher.iter(|| bases.mult(&bytes, 255)));
+                    group.bench_function("bellperson", |bencher| {
+                        bencher.iter(|| {
+                            let bases = (points.clone(), 0);
+                            multiexp_cpu::<_, _, $affine, _>(&worker, bases, FullDensity, exponents.clone())
+                                .wait()
+                        });
+                    });
+                    group.finish();
+                }
+            }
         }
-    }
+    };
 }
 
-fn bench_g2(criterion: &mut Criterion) {
-    let worker = Worker::new();
-    for log2 in SIZES_LOG2 {
-        let points: Arc<Vec<G2Affine>> = Arc::new(multiples::<G2Projective>(1 << log2));
-        let bases: Vec<blst_p2_affine> = points.iter().map(|point| *point.as_ref()).collect();
-        for (mix, scalars) in scalar_mixes(1 << log2) {
-            let bytes = canonical_bytes(&scalars);
-            let exponents = Arc::new(scalars.iter().map(PrimeField::to_repr).collect::<Vec<_>>());
-            let mut group = start(criterion, &format!("msm/g2/2^{log2}/{mix}"), 1 << log2);
-            group.bench_function("cuzk", |bencher| bencher.iter(|| msm_g2(&bases, &scalars)));
-            group.bench_function("blst", |bencher| bencher.iter(|| bases.mult(&bytes, 255)));
-            group.bench_function("bellperson", |bencher| {
-                bencher.iter(|| {
-                    multiexp_cpu::<_, _, G2Affine, _>(
-                        &worker,
-                        (points.clone(), 0),
-                        FullDensity,
-                        exponents.clone(),
-                    )
-                    .wait()
-                });
-            });
-            group.finish();
-        }
-    }
-}
+bench_of_group!(bench_g1, "g1", G1Affine, G1Projective, blst_p1_affine, msm_g1);
+bench_of_group!(bench_g2, "g2", G2Affine, G2Projective, blst_p2_affine, msm_g2);
 
 criterion_group!(benches, bench_g1, bench_g2);
 criterion_main!(benches);

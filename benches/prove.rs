@@ -10,7 +10,8 @@
 //! a missing file is an error then. Without it all are run whose files are there.
 //!
 //! After each pair one line says how much memory the proofs took above the set-up. It is of all that ran in this
-//! process, so name one side (`-- --test prove/porep-2k/cuzk`) to have its own.
+//! process, so name one side (`-- --test prove/porep-2k/cuzk`) to have its own. `CUZK_BENCH_STAGES=1` prints the same of
+//! each step of our proof, before the pair.
 
 #[path = "../tests/common/bellperson_srs.rs"]
 mod bellperson_srs;
@@ -26,9 +27,12 @@ use bellperson::groth16::{create_proof_batch, generate_random_parameters, Parame
 use blstrs::{Bls12, Scalar};
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use cuzk::circuits::manifest::Manifest;
-use cuzk::groth16::prover::{check_witness, prove};
-use cuzk::groth16::{Assignment, Blinding, PackedWitness, R1csShape};
+use cuzk::groth16::prover::{
+    check_witness, divide, evaluate, prove, sum_a, sum_b_g1, sum_b_g2, sum_h, sum_l,
+};
+use cuzk::groth16::{Assignment, Blinding, PackedWitness, R1csShape, Srs};
 use cuzk::ids::PartitionIndex;
+use cuzk::telemetry::process::{peak_resident_bytes, resident_bytes};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
@@ -113,29 +117,53 @@ fn bench_circuit<C: Circuit<Scalar> + Clone + Send>(
         create_proof_batch(vec![circuit.clone()], params, vec![blinding.r], vec![blinding.s])
             .expect("its own key")
     };
+    if std::env::var_os("CUZK_BENCH_STAGES").is_some() {
+        print_memory_by_step(name, circuit.clone(), shape, &srs);
+    }
     let mut group = criterion.benchmark_group(format!("prove/{name}"));
     group.throughput(Throughput::Elements(shape.num_constraints() as u64)).sample_size(10);
     let set_up_bytes = forget_peak_rss();
     group.bench_function("cuzk", |bencher| bencher.iter(ours));
     group.bench_function("bellperson", |bencher| bencher.iter(theirs));
     group.finish();
-    if let (Some(before), Some(peak)) = (set_up_bytes, rss_bytes("VmHWM:")) {
+    if let (Some(before), Some(peak)) = (set_up_bytes, peak_resident_bytes()) {
         eprintln!("prove/{name}: {} MiB above the set-up's {} MiB", (peak - before) >> 20, before >> 20);
     }
+}
+
+/// Runs the steps of our proof one after another, and prints the most memory that each took above the set-up.
+fn print_memory_by_step<C: Circuit<Scalar>>(name: &str, circuit: C, shape: &R1csShape, srs: &Srs) {
+    let Some(set_up_bytes) = forget_peak_rss() else { return };
+    let print = |step: &str| {
+        let (peak, now) = (peak_resident_bytes().unwrap_or(0), forget_peak_rss().unwrap_or(0));
+        let [peak, now] = [peak, now].map(|bytes| (bytes as i64 - set_up_bytes as i64) >> 20);
+        eprintln!("prove/{name}: {step}: {peak} MiB at the most, {now} MiB after it");
+    };
+    let witness = PackedWitness::synthesize(circuit, shape).expect("a whole witness");
+    print("witness");
+    shape.check_satisfied(&witness).expect("satisfied");
+    print("check");
+    let [a, b] = evaluate(shape, &witness).expect("of this shape");
+    print("rows of A and B");
+    let quotient = divide(shape, &witness, srs.basis, a, b).expect("of this shape");
+    print("quotient");
+    sum_h(srs, quotient);
+    print("sum of H");
+    sum_l(srs, shape, &witness);
+    print("sum of L");
+    sum_a(srs, shape, &witness);
+    print("sum of A");
+    sum_b_g1(srs, shape, &witness);
+    print("sum of B in G1");
+    sum_b_g2(srs, shape, &witness);
+    print("sum of B in G2");
 }
 
 /// Makes the peak of this process's memory what it takes now, and says how much that is; `None` where the system cannot.
 fn forget_peak_rss() -> Option<u64> {
     // Linux, `Documentation/filesystems/proc.rst`: 5 resets the peak.
     std::fs::write("/proc/self/clear_refs", "5").ok()?;
-    rss_bytes("VmRSS:")
-}
-
-fn rss_bytes(field: &str) -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+    resident_bytes()
 }
 
 fn bench_synthetic(criterion: &mut Criterion) {

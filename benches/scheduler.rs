@@ -1,5 +1,5 @@
 //! What a partition costs the engine itself: Scheduler, Synthesizer and messages, with devices and a host that cost no
-//! time, while thousands of jobs wait.
+//! time, while thousands of jobs wait. Processor time, so that it does not matter what else the machine does.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,6 +1,7 @@
 //! Witnesses straight from the vanilla proofs, beside the library's synthesis of the same partition.
 //!
-//! Full-size partitions: `cuzk-bench gen-vanilla` and `cuzk-bench witness --compare`.
+//! `CUZK_BENCH_CIRCUITS=window-2k,porep-8m` measures these alone. Full-size partitions: `cuzk-bench gen-vanilla` and
+//! `cuzk-bench witness --compare`.
 
 use std::path::Path;
 
@@ -33,7 +34,7 @@ fn bench_job(criterion: &mut Criterion, name: &str, request: FilecoinRequest) {
     // The check of the layouts comes before the first.
     let witness = workload.synthesize(partition, &shape).expect("recorded");
     let native = || workload.synthesize(partition, &shape).expect("recorded");
-    let library = || workload.compare_with_library(partition, &witness, &shape).expect("equal");
+    let library = || workload.compare_with_library(partition, &witness, &shape, None).expect("equal");
     let mut group = criterion.benchmark_group(format!("witness/{name}"));
     group.throughput(Throughput::Elements(shape.num_aux() as u64)).sample_size(10);
     group.bench_function("cuzk", |bencher| bencher.iter(native));
@@ -44,6 +45,9 @@ fn bench_job(criterion: &mut Criterion, name: &str, request: FilecoinRequest) {
 }
 
 fn bench_witnesses(criterion: &mut Criterion) {
+    let asked = std::env::var("CUZK_BENCH_CIRCUITS").ok();
+    let is_asked =
+        |name: &str| asked.as_deref().is_none_or(|names| names.split(',').any(|asked| asked == name));
     for (name, job) in [
         ("window-2k", "window-2k/full-partition"),
         ("winning-2k", "winning-2k/sector-1"),
@@ -54,9 +58,13 @@ fn bench_witnesses(criterion: &mut Criterion) {
         ("porep-2k", "porep-2k/sector-1"),
         ("porep-8m", "porep-8m/sector-1"),
     ] {
-        bench_job(criterion, name, recorded(job));
+        if is_asked(name) {
+            bench_job(criterion, name, recorded(job));
+        }
     }
-    bench_job(criterion, "porep-32g-k1", porep_32g());
+    if is_asked("porep-32g-k1") {
+        bench_job(criterion, "porep-32g-k1", porep_32g());
+    }
 }
 
 criterion_group!(benches, bench_witnesses);

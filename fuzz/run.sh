@@ -2,6 +2,7 @@
 # Runs every fuzz target for a while, on stable Rust and without cargo-fuzz, as many at once as there are cores.
 #
 #     fuzz/run.sh [SECONDS [TARGET...]]       60 seconds and all targets, unless said otherwise
+#     fuzz/run.sh --build                     builds them, and no more
 #
 # Seeds are in fuzz/corpus/TARGET (and, for inputs that are recorded jobs, in tests/data/filecoin). What a run finds goes
 # to the build folder and is used by the next one; an input that fails a target is written to fuzz/artifacts, becomes a
@@ -28,7 +29,10 @@ run_one() { # run_one SECONDS TARGET
         vanilla_proof)
             seeds="$seeds $data/winning-2k/sector-1 $data/window-2k/padded-partition"
             seeds="$seeds $data/snap-2k/sector-1 $data/porep-2k/sector-1"
-            options=-max_len=131072
+            # Deeper trees. Long enough for a C1 of theirs, wrapped too.
+            seeds="$seeds $data/winning-8m/sector-1 $data/window-8m/padded-partition"
+            seeds="$seeds $data/snap-8m/sector-1 $data/porep-8m/sector-1"
+            options=-max_len=294912
             ;;
         inspect)
             for kind in winning window snap porep; do
@@ -63,13 +67,14 @@ if [ "${1:-}" = --one ]; then
     exit
 fi
 
-seconds=${1:-60}
-[ $# -eq 0 ] || shift
-targets=${*:-$(cd fuzz/fuzz_targets && ls | sed 's/\.rs$//')}
 # Of cuzk little is computed here, and all of it is compiled for nothing else: less optimised, in half the time. In pieces,
 # since nothing else is compiled meanwhile.
 RUSTC_WORKSPACE_WRAPPER="$PWD/fuzz/rustc-with-coverage.sh" cargo build --release --package cuzk-fuzz --bins \
     --config profile.release.package.cuzk.opt-level=1 --config profile.release.package.cuzk.codegen-units=16
+[ "${1:-}" != --build ] || exit 0
+seconds=${1:-60}
+[ $# -eq 0 ] || shift
+targets=${*:-$(cd fuzz/fuzz_targets && ls | sed 's/\.rs$//')}
 # shellcheck disable=SC2086  # a list of words
 # xargs goes on after a target that failed, and ends with 123 then.
 printf '%s\n' $targets | xargs -n 1 -P "$(nproc)" fuzz/run.sh --one "$seconds"

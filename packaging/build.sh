@@ -3,28 +3,18 @@
 # Usage: packaging/build.sh [--out DIR] [--features LIST]
 #   --out       where cuzk, cuzk-daemon and cuzk-bench are put [dist/bin]
 #   --features  beside the default ones [cuda]; "" builds without kernels
-set -euo pipefail
-cd "$(dirname "$0")/.."
+. "$(dirname "$0")/common.sh"
 
 out=dist/bin
 features=cuda
-while [[ $# -gt 0 ]]; do
-    case $1 in
-    --out) out=$2 ;;
-    --features) features=$2 ;;
-    *)
-        echo "unknown argument $1" >&2
-        exit 2
-        ;;
-    esac
-    shift 2
-done
+options out features -- "$@"
 
-# Times: those of the last change. Paths: not this machine's.
-: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || echo 0)}"
-export SOURCE_DATE_EPOCH
-cargo_home=${CARGO_HOME:-$HOME/.cargo}
-export RUSTFLAGS="--remap-path-prefix=$PWD=/cuzk --remap-path-prefix=$cargo_home=/cargo ${RUSTFLAGS:-}"
+# Paths: not this machine's; of two that fit, the compiler takes the last. Profile: what the environment could set otherwise,
+# and no debugging information, which is stripped below.
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/cuzk \
+--remap-path-prefix=$target=/cuzk/target"
+export CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_INCREMENTAL=0
 if [[ $features == *cuda* ]]; then
     [[ -x $(command -v nvcc) || -d .nvcc || -x /usr/local/cuda/bin/nvcc ]] || kernels/setup-nvcc.sh
     # Without an nvcc there would be programs without kernels, which nobody wants shipped.
@@ -34,6 +24,6 @@ fi
 cargo build --release --locked --features "$features" --bins
 mkdir -p "$out"
 for program in cuzk cuzk-daemon cuzk-bench; do
-    install -m 0755 "${CARGO_TARGET_DIR:-target}/release/$program" "$out/$program"
+    install -m 0755 "$target/release/$program" "$out/$program"
     strip --strip-debug "$out/$program"
 done

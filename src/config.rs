@@ -70,6 +70,8 @@ pub struct GpusConfig {
     pub critical_reserve: ByteSize,
     /// Devices that take CRITICAL work and nothing else, named as in `devices`.
     pub critical_devices: Vec<String>,
+    /// Partitions of one circuit share a pass over what a GPU streams.
+    pub share_passes: bool,
     /// The CPU proves what no GPU is left for.
     pub cpu_fallback: bool,
     /// Prove a known answer before a device is used.
@@ -89,6 +91,7 @@ impl Default for GpusConfig {
             memory_budget: MemoryBudget::Auto,
             critical_reserve: ByteSize(0),
             critical_devices: Vec::new(),
+            share_passes: true,
             cpu_fallback: false,
             self_test: true,
             start_limit_s: 60,
@@ -143,7 +146,7 @@ pub struct SynthesisConfig {
 }
 
 /// `[srs]`: proving keys, and what is kept about them on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SrsConfig {
     /// See [`Config::params_dir`].
@@ -154,6 +157,20 @@ pub struct SrsConfig {
     pub warmup: Vec<String>,
     /// 0: until the memory is wanted.
     pub idle_limit_s: u64,
+    /// Use the fold of a key that is beside its parameter file.
+    pub folds: bool,
+}
+
+impl Default for SrsConfig {
+    fn default() -> Self {
+        Self {
+            params_dir: String::new(),
+            cache_dir: String::new(),
+            warmup: Vec::new(),
+            idle_limit_s: 0,
+            folds: true,
+        }
+    }
 }
 
 /// `[fetch]`: where parameter files are fetched from.
@@ -162,6 +179,8 @@ pub struct SrsConfig {
 pub struct FetchConfig {
     /// Addresses, tried in turn. Empty: Filecoin's own gateway.
     pub gateways: Vec<String>,
+    /// File with the certificates that mirrors are trusted by, PEM. Empty: those that browsers trust.
+    pub ca: String,
     /// Files at a time.
     pub parallel_files: u32,
     /// After which a mirror that sends nothing is given up for the next one.
@@ -170,7 +189,7 @@ pub struct FetchConfig {
 
 impl Default for FetchConfig {
     fn default() -> Self {
-        Self { gateways: Vec::new(), parallel_files: 4, stall_limit_s: 30 }
+        Self { gateways: Vec::new(), ca: String::new(), parallel_files: 4, stall_limit_s: 30 }
     }
 }
 

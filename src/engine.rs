@@ -15,6 +15,7 @@
 
 mod block;
 pub mod config;
+mod deadline;
 mod handle;
 mod journal;
 pub mod memory;
@@ -22,14 +23,18 @@ pub mod preload;
 mod system;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use actix::{Message, Recipient};
 use tokio::sync::{oneshot, watch};
 
 use self::block::block_on;
 pub use self::config::{DeviceSpec, EngineConfig, Workers};
+use self::deadline::Clock;
+pub use self::deadline::Deadlines;
 pub use self::handle::{JobEvents, JobHandle};
 use self::journal::{JournalLinks, JournalWay};
 pub use self::preload::Preload;
@@ -63,6 +68,10 @@ struct Inner {
     journal: Option<JournalLinks>,
     /// `true` once every thread of the engine has ended, but for its last few instructions.
     stopped: watch::Receiver<bool>,
+    /// Somebody wants it to stop.
+    is_told_to_stop: AtomicBool,
+    deadlines: Deadlines,
+    clock: Clock,
     /// `None`: the actors live on the host's own arbiter, or the thread was joined.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -80,20 +89,32 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Config`] if the configuration is contradictory, [`EngineError::Journal`] if the journal cannot be
     /// opened, [`EngineError::Internal`] if the system refuses a thread.
-    pub fn start(config: EngineConfig) -> Result<Self, EngineError> {
+    pub fn start(mut config: EngineConfig) -> Result<Self, EngineError> {
         check(&config)?;
+        // Inside the actor only where the clock is a simulation's: a host's code may be slow, and panic.
+        config.synthesis_threads = config.synthesis_threads.max(1);
         let (started, journal) = journal::start(config.journal.as_ref(), JournalWay::Thread)?;
         let (pool, workers) = start_pool(&config)?;
+        let clock =
+            Clock::start().map_err(|error| internal(format!("no thread for the engine's clock: {error}")))?;
         let (stopped_sender, stopped) = watch::channel(false);
         let (links_sender, links) = oneshot::channel();
+        let deadlines = config.deadlines;
         let config = config.into_supervisor();
         let thread = std::thread::Builder::new()
             .name("cuzk-system".into())
             .spawn(move || system::run(config, pool, workers, started, links_sender, stopped_sender))
             .map_err(|error| internal(format!("no thread for the engine: {error}")))?;
         let links = block_on(links).map_err(|_| internal("the engine's thread ended at once".into()))?;
-        let thread = Mutex::new(Some(thread));
-        Ok(Self { inner: Arc::new(Inner { links, journal, stopped, thread }) })
+        Ok(Self::new(Inner {
+            links,
+            journal,
+            stopped,
+            is_told_to_stop: AtomicBool::new(false),
+            deadlines,
+            clock,
+            thread: Mutex::new(Some(thread)),
+        }))
     }
 
     /// Starts the actors on the current arbiter of a running actix system: for simulations, where a paused clock is
@@ -114,6 +135,7 @@ impl Engine {
         let (stopped_sender, stopped) = watch::channel(false);
         let (links_sender, links) = oneshot::channel();
         let (arbiters_sender, arbiters) = oneshot::channel();
+        let deadlines = config.deadlines;
         Supervisor::new(config.into_supervisor(), pool, links_sender, arbiters_sender)
             .with_journal(started)
             .start();
@@ -124,7 +146,19 @@ impl Engine {
             stopped_sender.send_replace(true);
         });
         let links = links.await.map_err(|_| internal("the supervisor did not start".into()))?;
-        Ok(Self { inner: Arc::new(Inner { links, journal, stopped, thread: Mutex::new(None) }) })
+        Ok(Self::new(Inner {
+            links,
+            journal,
+            stopped,
+            is_told_to_stop: AtomicBool::new(false),
+            deadlines,
+            clock: Clock::here(),
+            thread: Mutex::new(None),
+        }))
+    }
+
+    fn new(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
     }
 
     /// Decodes, validates and accepts a request. A refused one leaves no trace. With a journal, the job is in it before
@@ -133,7 +167,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::Request`] naming the field, [`EngineError::Schedule`] if the queue is full, the engine is
-    /// shutting down or no device can ever serve it, [`EngineError::Journal`] if the journal cannot be written.
+    /// shutting down or no device can ever serve it, [`EngineError::Journal`] if the journal cannot be written,
+    /// [`EngineError::NoAnswer`] if an actor does not answer in time.
     pub async fn submit(&self, request: ProofRequest) -> Result<JobHandle, EngineError> {
         // At the highest level: every line about a job names it, whatever the filter lets through.
         let span = tracing::error_span!("job", job = tracing::field::Empty, request_id = %request.request_id);
@@ -152,8 +187,10 @@ impl Engine {
             Ok(decoded) => decoded,
             Err(request) => {
                 let decode = self.inner.links.decode.borrow().clone();
-                let decode = decode.send(DecodeRequest { request, priority: rank, keep_bytes });
-                decode.await.map_err(|_| self.unreachable())??
+                let request = DecodeRequest { request, priority: rank, keep_bytes };
+                self.ask("decode a request", &decode, request, self.inner.deadlines.decode)
+                    .await
+                    .map_err(|error| self.synthesizer_error(error))??
             }
         };
         let submit = SubmitJob {
@@ -166,18 +203,21 @@ impl Engine {
             encoded,
             span,
         };
-        let accepted = self.inner.links.submit.send(submit).await.map_err(|_| self.unreachable())??;
+        let accepted = self.ask_scheduler("submit a job", &self.inner.links.submit, submit).await??;
         self.acknowledge(accepted).await
     }
 
     /// The job is ours once it is where it has to be.
     async fn acknowledge(&self, mut accepted: JobAccepted) -> Result<JobHandle, EngineError> {
         if let Durability::Writing(written) = accepted.durability {
-            match written.await {
-                Ok(written) => written?,
+            let limit = self.inner.deadlines.answer;
+            match self.inner.clock.within(limit, written).await {
+                Some(Ok(written)) => written?,
                 // It has ended meanwhile.
-                Err(_) if accepted.result.borrow().is_some() => {}
-                Err(_) => return Err(self.unreachable()),
+                Some(Err(_)) if accepted.result.borrow().is_some() => {}
+                Some(Err(_)) => return Err(self.unreachable()),
+                // The disk hangs. Nobody has the job's ticket then: it is let go.
+                None => return Err(no_answer("write a job to the journal", limit)),
             }
             accepted.durability = Durability::Written;
         }
@@ -195,9 +235,9 @@ impl Engine {
     /// Cancels a job, whoever waits for it. Idempotent.
     ///
     /// # Errors
-    /// [`EngineError::Schedule`] if the engine has stopped.
+    /// [`EngineError::Schedule`] if the engine has stopped, [`EngineError::NoAnswer`] if it does not answer in time.
     pub async fn cancel(&self, job: JobId) -> Result<CancelOutcome, EngineError> {
-        self.inner.links.cancel.send(CancelJob { job }).await.map_err(|_| self.unreachable())
+        self.ask_scheduler("cancel a job", &self.inner.links.cancel, CancelJob { job }).await
     }
 
     /// As [`Engine::cancel`], blocking.
@@ -216,7 +256,13 @@ impl Engine {
 
     /// The engine's state: the last snapshot that was published. Waits for nothing, least of all for proving.
     pub fn status(&self) -> Arc<EngineStatus> {
-        self.inner.links.status.borrow().clone()
+        let status = self.inner.links.status.borrow().clone();
+        if self.inner.links.submit.connected() {
+            return status;
+        }
+        // The last words of a Scheduler that is no more: nothing is ready whose state nobody knows.
+        let reasons = vec![self.unreachable().to_string()];
+        Arc::new(EngineStatus { ready: false, degraded: false, reasons, ..EngineStatus::clone(&status) })
     }
 
     /// Whether the engine can prove, and what is not as it should be: for health checks. Waits for nothing.
@@ -224,22 +270,15 @@ impl Engine {
         self.status().readiness()
     }
 
-    /// Waits until no device is left and none will come back, and says why: nothing will ever be proved again, and a
-    /// process had better end with an error.
+    /// Waits until no device is left, or no Synthesizer, and none will come back, and says why: nothing will ever be
+    /// proved again, and a process had better end with an error.
     ///
     /// # Errors
-    /// [`EngineError::Schedule`] if the engine stops before.
+    /// [`EngineError::Schedule`] if the engine stops before: because it was told to, or because its Scheduler died, and
+    /// then a process had better end too.
     pub async fn wait_fatal(&self) -> Result<String, EngineError> {
         let status = self.wait_status(|status| status.fatal.is_some()).await?;
         Ok(status.fatal.clone().expect("waited until there is a reason"))
-    }
-
-    /// As [`Engine::wait_fatal`], blocking.
-    ///
-    /// # Errors
-    /// As [`Engine::wait_fatal`].
-    pub fn wait_fatal_blocking(&self) -> Result<String, EngineError> {
-        block_on(self.wait_fatal())
     }
 
     /// Waits until the published state is as wanted, and gives that state.
@@ -275,6 +314,7 @@ impl Engine {
         let is_settled = |status: &EngineStatus| status.ready || status.draining || status.fatal.is_some();
         let settled = status.wait_for(|status| is_settled(status)).await;
         match settled {
+            _ if !self.inner.links.submit.connected() => Err(self.unreachable()),
             Ok(status) if status.ready => Ok(()),
             Ok(status) => {
                 let fatal = status.fatal.clone();
@@ -296,6 +336,7 @@ impl Engine {
     /// [`ScheduleError::Draining`], stops every actor and joins every thread. Any clone may call it, more than once;
     /// the shortest `drain` counts.
     pub async fn shutdown(&self, drain: Duration) {
+        self.inner.is_told_to_stop.store(true, Ordering::Release);
         self.inner.links.shutdown.do_send(Shutdown { drain });
         let mut stopped = self.inner.stopped.clone();
         // An error means that the sender is gone, and the thread with it.
@@ -308,17 +349,64 @@ impl Engine {
         block_on(self.shutdown(drain));
     }
 
+    /// An actor's answer, waited for until `limit` has passed. What was not begun by then is not done.
+    async fn ask<M>(
+        &self,
+        asked: &'static str,
+        actor: &Recipient<M>,
+        question: M,
+        limit: Duration,
+    ) -> Result<M::Result, EngineError>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        match self.inner.clock.within(limit, actor.send(question)).await {
+            Some(answer) => answer.map_err(|_| self.unreachable()),
+            None => Err(no_answer(asked, limit)),
+        }
+    }
+
+    /// What the Scheduler answers at once.
+    async fn ask_scheduler<M>(
+        &self,
+        asked: &'static str,
+        scheduler: &Recipient<M>,
+        question: M,
+    ) -> Result<M::Result, EngineError>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.ask(asked, scheduler, question, self.inner.deadlines.answer).await
+    }
+
+    /// The Scheduler's channels are closed.
     fn unreachable(&self) -> EngineError {
-        if *self.inner.stopped.borrow() || self.status().draining {
+        let is_draining = self.inner.links.status.borrow().draining;
+        if is_draining || self.inner.is_told_to_stop.load(Ordering::Acquire) {
             ScheduleError::Draining.into()
         } else {
-            internal("an actor of the engine does not answer; it stops".into())
+            ScheduleError::Stopped.into()
+        }
+    }
+
+    /// The Synthesizer's are, and the Scheduler may know more of that.
+    fn synthesizer_error(&self, error: EngineError) -> EngineError {
+        match error {
+            EngineError::Schedule(ScheduleError::Stopped) if self.inner.links.submit.connected() => {
+                let reasons = self.status().reasons.join("; ");
+                let reason = if reasons.is_empty() { "it died and is rebuilt".to_owned() } else { reasons };
+                ScheduleError::NoSynthesizer(reason).into()
+            }
+            error => error,
         }
     }
 }
 
 impl Inner {
     fn join(&self) {
+        self.clock.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return };
         // A handle that is dropped by the engine's own thread cannot wait for that thread.
@@ -330,6 +418,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.is_told_to_stop.store(true, Ordering::Release);
         self.links.shutdown.do_send(Shutdown { drain: Duration::ZERO });
         self.join();
     }
@@ -345,6 +434,10 @@ fn own_priority(payload: &Payload) -> Priority {
         Payload::Encoded(_) => Priority::Normal,
         Payload::Workload(workload) => Priority::of(workload.kind()),
     }
+}
+
+fn no_answer(asked: &'static str, limit: Duration) -> EngineError {
+    EngineError::NoAnswer { asked, limit_ms: limit.as_millis() as u64 }
 }
 
 fn internal(what: String) -> EngineError {

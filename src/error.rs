@@ -1,17 +1,13 @@
 //! Errors, one enum per layer. [`ErrorClass`] alone decides what happens next.
 
-use std::any::Any;
+mod panics;
+
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub(crate) use self::panics::{catch, panic_text};
 use crate::ids::{CircuitId, DeviceId, WorkRef};
-
-/// What a caught panic said: its payload is text unless somebody panicked with a value of their own.
-pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
-}
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,9 +110,9 @@ impl SynthesisError {
 /// A parameter file or proving key that is not to be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SrsError {
-    /// The file is not there. Generate or fetch it, or name another folder.
-    #[error("parameter file {path} not found for circuit {circuit}: generate it (`cuzk params generate`) or set --params")]
-    Missing { circuit: String, path: PathBuf },
+    /// The file is not there. `advice`: how to come by it, where the circuit is one of Filecoin's; or name another folder.
+    #[error("parameter file {path} not found for circuit {circuit}: {}name its folder (--params, [srs] params_dir)", advice.as_ref().map(|advice| format!("{advice}, or ")).unwrap_or_default())]
+    Missing { circuit: String, path: PathBuf, advice: Option<String> },
     /// The system refused to read or write. Whether that may pass depends on its reason: [`SrsError::class`].
     #[error("{path}: {source}")]
     Io {
@@ -177,10 +173,11 @@ impl SrsError {
         }
     }
 
-    /// Names the circuit that the missing file was wanted for; a reader of files does not know it.
-    pub fn for_circuit(mut self, name: &CircuitId) -> Self {
-        if let Self::Missing { circuit, .. } = &mut self {
+    /// Names the circuit that the missing file was wanted for, and how to come by it; a reader of files does not know.
+    pub fn for_circuit(mut self, name: &CircuitId, how_to_get: Option<String>) -> Self {
+        if let Self::Missing { circuit, advice, .. } = &mut self {
             *circuit = name.to_string();
+            *advice = how_to_get;
         }
         self
     }
@@ -192,6 +189,47 @@ impl SrsError {
         }
         self
     }
+}
+
+/// A fold ([`crate::groth16::fold`]) that cannot be made, or is not to be used; the plain key is.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FoldError {
+    /// Only a plain key of the circuit can be folded.
+    #[error("key cannot be folded: {what}")]
+    Key { what: String },
+    /// It begins as no fold file does.
+    #[error("{path}: not a fold file")]
+    Foreign { path: PathBuf },
+    /// Another version of this program made it. Make it anew.
+    #[error("{path}: fold of version {has}, this program reads {needs}")]
+    Version { path: PathBuf, needs: u32, has: u32 },
+    /// It was cut, or goes on too long. Make it anew.
+    #[error("{path}: fold needs {needs_bytes} B, has {has_bytes} B")]
+    Length { path: PathBuf, needs_bytes: u64, has_bytes: u64 },
+    /// It is the fold of another key or circuit.
+    #[error("{path}: fold of another {what}: needs {needs}, has {has}")]
+    Mismatch { path: PathBuf, what: &'static str, needs: String, has: String },
+    /// The file was damaged. Make it anew.
+    #[error("{path}: sha256 is {has}, expected {needs}")]
+    Digest { path: PathBuf, needs: String, has: String },
+    /// A point of the file is no point of the curve's prime-order subgroup.
+    #[error("{path}: {section}[{index}]: {what}")]
+    Point { path: PathBuf, section: &'static str, index: u64, what: &'static str },
+    /// Its points are not the key's: a sum with random scalars differs. Make it anew; if that is found right after it was
+    /// made, the device that made it is broken.
+    #[error("the folded {query} query is not that of the key")]
+    Wrong { query: &'static str },
+    /// The device that transforms points failed.
+    #[error("device: {0}")]
+    Device(String),
+    #[error("{path}: {source}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: Arc<std::io::Error>,
+    },
+    #[error("stopped")]
+    Stopped,
 }
 
 /// A file of which it cannot be said what it is.
@@ -220,6 +258,9 @@ pub enum ParamsError {
     /// No address that files can be fetched from. Correct it.
     #[error("{url}: {what}")]
     Mirror { url: String, what: String },
+    /// No file of certificates. Name another one.
+    #[error("{}: {what}", path.display())]
+    Certificates { path: PathBuf, what: String },
     /// The system refused to read or write.
     #[error("{}: {source}", path.display())]
     Io {
@@ -236,9 +277,9 @@ pub enum ParamsError {
     /// Choose another folder, or make room.
     #[error("{}: needs {needs_bytes} B of free space, has {free_bytes} B", dir.display())]
     Space { dir: PathBuf, needs_bytes: u64, free_bytes: u64 },
-    /// No mirror gave the file. What came is kept: the next run goes on there.
+    /// No mirror gave the file. What came is kept: the next run goes on there. If one was not trusted, name its authority.
     #[error("{file}: no mirror gave it: {}", reasons.join("; "))]
-    Unavailable { file: String, reasons: Vec<String> },
+    Unavailable { file: String, reasons: Vec<String>, has_untrusted: bool },
     /// Whoever asked for it wanted it no more. What came is kept.
     #[error("stopped")]
     Stopped,
@@ -292,7 +333,7 @@ pub enum DeviceError {
         #[source]
         source: SrsError,
     },
-    /// The witness is of another shape; the check before the device should have found it. Nothing was launched.
+    /// The witness is of another shape, or does not satisfy the circuit, as a device saw that looks at rows itself.
     #[error("{at}: {source}")]
     Witness {
         at: WorkRef,
@@ -355,6 +396,12 @@ pub enum ScheduleError {
     Draining,
     #[error("no device is ready: {0}")]
     NoDevice(String),
+    /// Nothing can be decoded or synthesized now. If it was given up, this engine will not get better: end the process.
+    #[error("no synthesizer is ready: {0}")]
+    NoSynthesizer(String),
+    /// What was not in the journal is lost; what is, the next process proves. End this one and start another.
+    #[error("the engine stops: its scheduler died")]
+    Stopped,
     /// A circuit that is to be preloaded takes more than the host's budget leaves beside what is pinned: waiting would
     /// not help. Raise the budget, or evict what is pinned.
     #[error("circuit {circuit} needs {needs_bytes} B of host memory, budget has {has_bytes} B for it")]
@@ -450,7 +497,11 @@ pub enum EngineError {
     /// again.
     #[error("{what}")]
     FailedBefore { at: WorkRef, class: ErrorClass, what: String },
-    /// An actor died or did not answer. The engine rebuilds it; if this repeats, report it.
+    /// An actor did not answer in time (`EngineConfig::deadlines`). What it had not begun by then it does not do; of
+    /// what it had begun nobody hears. Asking again under the same request id is safe.
+    #[error("{asked}: no answer within {limit_ms} ms")]
+    NoAnswer { asked: &'static str, limit_ms: u64 },
+    /// An actor died. The engine rebuilds it, or stops; if this repeats, report it.
     #[error("{what}")]
     Internal { what: String },
 }
@@ -465,7 +516,7 @@ impl EngineError {
             Self::Device(error) => error.class(),
             // The same settings fail again.
             Self::Schedule(ScheduleError::HostMemory { .. }) => ErrorClass::Caller,
-            Self::Schedule(_) => ErrorClass::Retry,
+            Self::Schedule(_) | Self::NoAnswer { .. } => ErrorClass::Retry,
             Self::Cancelled { .. } | Self::DeadlineExceeded { .. } => ErrorClass::Cancelled,
             Self::Journal(error) => error.class(),
             Self::FailedBefore { class, .. } => *class,

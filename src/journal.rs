@@ -83,8 +83,11 @@ pub struct OpenJournal {
 pub struct Recovery {
     /// All are queued again or have ended, but for those that are held back.
     pub is_done: bool,
-    /// Jobs that processes ended over: each waits until all others have ended, to be worked on alone.
+    /// Jobs that processes ended over: each waits until all others have ended, to be worked on alone. Until it is in the
+    /// table.
     pub held_back: BTreeSet<JobId>,
+    /// Why those that are left are not decoded any more, for good.
+    pub hindered: Option<String>,
 }
 
 impl JournalConfig {

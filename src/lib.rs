@@ -2,7 +2,6 @@
 //!
 //! See `ARCHITECTURE.md` for the bird's-eye view. The list of modules below is the one list of
 //! modules; each uses its own layer and those below it.
-#![deny(unsafe_code)]
 
 /// The README's snippet is compiled with the tests, so that it cannot name what is not there.
 #[cfg(doctest)]

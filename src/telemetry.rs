@@ -5,6 +5,7 @@
 //! free text on standard error.
 
 pub mod event_log;
+pub mod process;
 
 use std::fs::OpenOptions;
 use std::io::IsTerminal;

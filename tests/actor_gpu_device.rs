@@ -9,6 +9,8 @@ mod faults;
 mod host;
 #[path = "actor_gpu_device/memory.rs"]
 mod memory;
+#[path = "actor_gpu_device/passes.rs"]
+mod passes;
 #[path = "actor_gpu_device/random.rs"]
 mod random;
 

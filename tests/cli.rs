@@ -4,6 +4,9 @@
 mod configuration;
 #[path = "cli/doctor.rs"]
 mod doctor;
+#[path = "common/done.rs"]
+#[allow(dead_code, reason = "the clients' tests use the rest")]
+mod done;
 #[path = "cli/folders.rs"]
 mod folders;
 #[path = "cli/inputs.rs"]
@@ -16,47 +19,26 @@ mod output;
 mod plan;
 #[path = "cli/synthetic.rs"]
 mod synthetic;
+#[path = "client/terminal.rs"]
+#[allow(dead_code, reason = "the tests of `cuzk top` use the rest")]
+mod terminal;
 #[path = "cli/verify.rs"]
 mod verify;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::{json, Value};
 use tempfile::TempDir;
 
+use done::Done;
+
 const WINDOW: &str = "tests/data/filecoin/window-2k/full-partition";
 const POREP: &str = "tests/data/filecoin/porep-2k/sector-1";
 const POREP_MINER: &str = "6413";
-
-struct Run {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
-impl Run {
-    fn of(output: Output) -> Self {
-        Self {
-            code: output.status.code().expect("not killed"),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    #[track_caller]
-    fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
-        self
-    }
-
-    fn json_lines(&self) -> Vec<Value> {
-        self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
-    }
-}
 
 /// The program in an environment of its own: no configuration, caches and parameters in the build's folder.
 fn command(args: &[&str]) -> Command {
@@ -72,8 +54,8 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-fn cuzk(args: &[&str]) -> Run {
-    Run::of(command(args).output().unwrap())
+fn cuzk(args: &[&str]) -> Done {
+    Done::of(command(args).output().unwrap())
 }
 
 /// A folder with the test parameters of WindowPoSt 2 KiB: made once, kept with the build.
@@ -146,11 +128,28 @@ fn b52_informational_commands_need_no_driver_and_no_device() {
     }
     for args in [&["--help"][..], &["--version"], &["check-config"], &["circuits"], &["params", "list"]] {
         let run =
-            Run::of(command(args).env("PATH", "").env("LD_LIBRARY_PATH", "").output().unwrap()).expect(0);
+            Done::of(command(args).env("PATH", "").env("LD_LIBRARY_PATH", "").output().unwrap()).expect(0);
         assert!(!run.stdout.is_empty());
         assert_eq!(run.stderr, "");
     }
+    for program in PROGRAMS {
+        for arg in ["--version", "--help"] {
+            // Nothing of the environment at all: no library, no program, no home, no configuration.
+            let run = Done::of(Command::new(program).arg(arg).env_clear().output().unwrap()).expect(0);
+            let name = Path::new(program).file_name().unwrap().to_str().unwrap();
+            assert!(run.stdout.contains(name), "{program} {arg}: {}", run.stdout);
+            assert_eq!(run.stderr, "");
+        }
+    }
 }
+
+/// All that are shipped.
+const PROGRAMS: &[&str] = &[
+    env!("CARGO_BIN_EXE_cuzk"),
+    env!("CARGO_BIN_EXE_cuzk-bench"),
+    #[cfg(feature = "daemon")]
+    env!("CARGO_BIN_EXE_cuzk-daemon"),
+];
 
 #[test]
 fn b05_a_build_says_what_it_can_drive() {
@@ -181,7 +180,7 @@ fn b60_a_misspelt_key_ends_with_a_suggestion() {
         let run = cuzk(args).expect(2);
         assert!(run.stderr.contains("did you mean `gpus.gpu_workers_per_device`?"), "{}", run.stderr);
     }
-    let run = Run::of(command(&["circuits"]).env("CUZK_LOGGING_LEVLE", "info").output().unwrap()).expect(2);
+    let run = Done::of(command(&["circuits"]).env("CUZK_LOGGING_LEVLE", "info").output().unwrap()).expect(2);
     assert!(run.stderr.contains("did you mean `logging.level`?"), "{}", run.stderr);
 }
 
@@ -211,7 +210,19 @@ fn wrong_use_ends_with_2_and_says_what_to_do() {
         assert_eq!(run.stdout, "");
     }
     assert!(cuzk(&["params", "generate", "porep-3k"]).expect(2).stderr.contains("unknown circuit"));
+    assert!(cuzk(&["params", "fold", "porep-3k"]).expect(2).stderr.contains("unknown circuit"));
+    assert!(cuzk(&["params", "fold", "some.params"]).expect(2).stderr.contains("of no circuit"));
+    let missing = ["params", "fold", "wpost-2k", "--device", "cpu", "--params", "/nonexistent"];
+    assert!(cuzk(&missing).expect(3).stderr.contains("wpost-2k"));
     assert!(cuzk(&["params", "generate", "porep-32g"]).expect(2).stderr.contains("32 GiB"));
+    if !cfg!(feature = "cuda") {
+        let dir = tempfile::tempdir().unwrap();
+        let params = dir.path().to_str().unwrap();
+        let by_gpu = ["params", "generate", "wpost-2k", "--device", "cuda", "--params", params];
+        let refused = cuzk(&by_gpu).expect(2);
+        assert!(refused.stderr.contains("--device cpu"), "{}", refused.stderr);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 }
 
 #[test]
@@ -478,7 +489,8 @@ fn b37_missing_empty_half_and_foreign_parameter_files_are_four_clear_errors() {
     };
     let name = params_file_name("wpost-2k");
     let missing = prove(&manifest, &name, None);
-    assert!(missing.contains("not found") && missing.contains("params generate"), "{missing}");
+    assert!(missing.contains("not found for circuit wpost-2k"), "{missing}");
+    assert!(missing.contains("`cuzk params generate wpost-2k` makes a TEST key"), "{missing}");
     let empty = prove(&manifest, &name, Some(&[]));
     assert!(empty.contains("has 0 B"), "{empty}");
     let half = prove(&manifest, &name, Some(&good[..good.len() / 2]));
@@ -519,7 +531,7 @@ fn b59_every_line_obeys_format_and_filter() {
         .env("CUZK_LOGGING_FILE", &log)
         .output()
         .unwrap();
-    assert!(Run::of(run).expect(3).stderr.starts_with("error: "));
+    assert!(Done::of(run).expect(3).stderr.starts_with("error: "));
     for line in fs::read_to_string(&log).unwrap().lines() {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
     }
@@ -585,6 +597,15 @@ fn parameters_that_are_there_are_kept_unless_forced() {
     assert!(kept.stderr.contains("--force"), "{}", kept.stderr);
     assert_eq!(fs::read(&file).unwrap(), b"somebody's own");
     assert!(cuzk(&["params", "check", "--params", &dir_name]).expect(3).stdout.contains("wpost-2k: BAD"));
+    // What to do about one that is not there: a network's is fetched, and never made.
+    let missing = |circuit| cuzk(&["params", "check", circuit, "--params", &dir_name]).expect(3).stderr;
+    for circuit in ["porep-32g", "wpost-64g", "snap-512m"] {
+        let text = missing(circuit);
+        assert!(text.contains(&format!("`cuzk params fetch {circuit}` gets it")), "{text}");
+        assert!(!text.contains("params generate"), "{text}");
+    }
+    let text = missing("winning-2k");
+    assert!(text.contains("`cuzk params generate winning-2k` makes a TEST key"), "{text}");
     let forced = cuzk(&["params", "generate", "wpost-2k", "--force", "--params", &dir_name]).expect(0);
     assert!(forced.stderr.contains("WARNING: these are TEST parameters"), "{}", forced.stderr);
     assert_eq!(fs::read(&file).unwrap(), fs::read(wpost_params_file()).unwrap());

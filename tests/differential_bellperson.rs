@@ -5,6 +5,7 @@ mod bellperson_srs;
 #[path = "common/synthetic.rs"]
 mod synthetic;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bellpepper::gadgets::multipack::pack_into_inputs;
@@ -16,8 +17,10 @@ use bellperson::groth16::{
 };
 use blstrs::{Bls12, G1Affine, G1Projective, Scalar};
 use cuzk::error::{NotABit, SrsError, SynthesisError};
+use cuzk::groth16::fold::{Fold, HostTransform, Watch};
+use cuzk::groth16::generate::fold_from_secrets;
 use cuzk::groth16::prover::{check_witness, prove, quotient_of, ProveError};
-use cuzk::groth16::{Assignment, Blinding, PackedWitness, PreparedVerifyingKey, R1csShape};
+use cuzk::groth16::{Assignment, Blinding, PackedWitness, PreparedVerifyingKey, R1csShape, Srs};
 use ff::Field;
 use group::prime::PrimeCurveAffine;
 use rand_chacha::ChaCha20Rng;
@@ -48,6 +51,26 @@ fn assert_same_proof<C: Circuit<Scalar> + Clone + Send>(name: &str, circuit: C) 
     let prepared = prepare_verifying_key(&params.vk);
     assert!(verify_proof(&prepared, &theirs[0], public_inputs).unwrap(), "{name}");
     assert!(PreparedVerifyingKey::new(&srs.vk).verify(&proof, public_inputs), "{name}");
+
+    let folded = folded(name, srs, &shape);
+    assert_eq!(prove(&folded, &shape, &witness, &blinding).unwrap(), proof, "{name}, folded");
+}
+
+/// Largest domain that is transformed on the host here: seconds of all cores.
+const MAX_TRANSFORMED_LOG2: u32 = 10;
+
+/// The key folded by its secrets, which are those of `generate_random_parameters` above; small ones by transforms too, point
+/// by point the same.
+fn folded(name: &str, srs: Srs, shape: &R1csShape) -> Srs {
+    let fold = fold_from_secrets(shape, &mut ChaCha20Rng::seed_from_u64(40)).unwrap();
+    if shape.domain_log2() <= MAX_TRANSFORMED_LOG2 {
+        let transformed = Fold::build(&srs, shape, &mut HostTransform, Watch::NONE).unwrap();
+        assert!(transformed == fold, "{name}: folds differ");
+    }
+    fold.check(&srs, shape, Path::new(name), Watch::NONE).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let folded = fold.apply(srs);
+    folded.check_fits(shape).unwrap();
+    folded
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod common;
 mod answers;
 #[path = "engine/bugs.rs"]
 mod bugs;
+#[path = "engine/deaths.rs"]
+mod deaths;
 #[path = "engine/devices.rs"]
 mod devices;
 #[path = "engine/faults.rs"]
@@ -23,6 +25,8 @@ mod lifeline;
 mod order;
 #[path = "engine/parameter_files.rs"]
 mod parameter_files;
+#[path = "engine/passes.rs"]
+mod passes;
 #[path = "engine/pressure.rs"]
 mod pressure;
 #[path = "engine/roles.rs"]

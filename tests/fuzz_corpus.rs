@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cuzk::circuits::manifest::Manifest;
 use cuzk::circuits::request::RequestFile;
+use cuzk::circuits::CircuitSpec;
 use cuzk::config::Config;
 use cuzk::error::SrsError;
 use cuzk::groth16::generate::generate_srs;
@@ -12,6 +13,10 @@ use cuzk::groth16::prover::check_witness;
 use cuzk::groth16::srs_file::{decode_srs, decode_vk, write_srs};
 use cuzk::groth16::{PackedWitness, Proof, R1csShape};
 use cuzk::inspect::inspect;
+use cuzk::params;
+use cuzk::simulation::scenario::Scenario;
+use cuzk::telemetry::event_log::read_events;
+use cuzk::timeline::Timeline;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
@@ -126,13 +131,20 @@ fn configurations() {
 }
 
 /// Recorded jobs whose files `fuzz/run.sh` gives to the targets of manifests and vanilla proofs.
-const JOBS: [&str; 5] = [
+const JOBS: [&str; 9] = [
     "winning-2k/sector-1",
+    "winning-8m/sector-1",
     "window-2k/padded-partition",
     "window-2k/two-partitions",
+    "window-8m/padded-partition",
     "snap-2k/sector-1",
+    "snap-8m/sector-1",
     "porep-2k/sector-1",
+    "porep-8m/sector-1",
 ];
+
+/// What the target of vanilla proofs reads of a file at most.
+const VANILLA_MAX_BYTES: u64 = 294_912;
 
 #[test]
 fn manifests_and_vanilla_proofs() {
@@ -144,6 +156,39 @@ fn manifests_and_vanilla_proofs() {
         let manifest = Manifest::from_json(&bytes).unwrap();
         assert!(bytes.len() < 16384 || !job.starts_with('w'), "{job}: the target reads no more");
         manifest.request(0, &dir).unwrap().decode(Path::new(".")).unwrap();
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let entry = entry.unwrap();
+            let num_bytes = entry.metadata().unwrap().len();
+            assert!(num_bytes <= VANILLA_MAX_BYTES, "{job}: {entry:?} is cut");
+        }
+    }
+    assert!(script.contains(&format!("-max_len={VANILLA_MAX_BYTES}")));
+}
+
+#[test]
+fn texts() {
+    let texts = |kind: u8| {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/texts");
+        let seeds =
+            std::fs::read_dir(dir).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+        let of_kind: Vec<Vec<u8>> =
+            seeds.filter(|seed| seed[0] == kind).map(|seed| seed[1..].to_vec()).collect();
+        assert!(!of_kind.is_empty());
+        of_kind
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for log in texts(b'E') {
+        std::fs::write(file.path(), log).unwrap();
+        let events = read_events(file.path()).unwrap();
+        assert_eq!(Timeline::new(&events).summary().devices.len(), 1);
+    }
+    for scenario in texts(b'S') {
+        std::fs::write(file.path(), scenario).unwrap();
+        Scenario::read(file.path()).unwrap();
+    }
+    for list in texts(b'P') {
+        let list = params::Manifest::from_json(std::str::from_utf8(&list).unwrap()).unwrap();
+        list.files_of(&CircuitSpec::by_id("winning-2k").unwrap()).unwrap();
     }
 }
 

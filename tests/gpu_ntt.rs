@@ -10,6 +10,7 @@ use cuzk::cuda::{
     devices, Context, CudaError, DeviceBuffer, NttDomain, NttKernels, Priority, Reservation, Stream,
     SyntheticKernels, SyntheticSource,
 };
+use cuzk::groth16::srs::QuotientBasis;
 use cuzk::policy::ntt_plan;
 use ff::{Field, PrimeField};
 use group::{Curve, Group};
@@ -73,20 +74,31 @@ fn transforms_equal_the_cpus() {
     }
 }
 
-/// Uploads rows, the rest of the vectors being poison, and computes the quotient.
+/// Uploads rows, the rest of the vectors being poison, and computes the quotient in this basis.
 fn quotient(
     gpu: &Gpu,
     domain: &NttDomain,
     reservation: &Reservation,
-    a: &[Scalar],
-    b: &[Scalar],
+    [a, b]: [&[Scalar]; 2],
+    basis: QuotientBasis,
 ) -> Result<DeviceBuffer<blst_fr>, CudaError> {
-    let upload = |rows: &[Scalar]| {
-        let mut padded = to_raw(rows);
-        padded.resize(domain.len(), blst_fr { l: [0xa5a5_a5a5_a5a5_a5a5; 4] });
-        DeviceBuffer::from_slice(reservation, &gpu.stream, &padded)
-    };
-    gpu.kernels.quotient(domain, upload(a)?, upload(b)?, a.len(), reservation)
+    let upload = |rows| padded_with_poison(gpu, domain, reservation, rows);
+    let (num_rows, a, b) = (a.len(), upload(a)?, upload(b)?);
+    match basis {
+        QuotientBasis::Coefficients => gpu.kernels.quotient(domain, a, b, num_rows, reservation),
+        QuotientBasis::Lagrange => gpu.kernels.lagrange_quotient(domain, a, b, num_rows, reservation),
+    }
+}
+
+fn padded_with_poison(
+    gpu: &Gpu,
+    domain: &NttDomain,
+    reservation: &Reservation,
+    rows: &[Scalar],
+) -> Result<DeviceBuffer<blst_fr>, CudaError> {
+    let mut padded = to_raw(rows);
+    padded.resize(domain.len(), blst_fr { l: [0xa5a5_a5a5_a5a5_a5a5; 4] });
+    DeviceBuffer::from_slice(reservation, &gpu.stream, &padded)
 }
 
 #[test]
@@ -101,12 +113,18 @@ fn quotients_equal_the_cpus() {
             let reservation = gpu.reservation(planned_bytes);
             let domain = gpu.kernels.domain(&gpu.stream, &reservation, domain_log2).unwrap();
             let (a, b) = (random_scalars(num_rows, 31), random_scalars(num_rows, 32));
-            let h = quotient(&gpu, &domain, &reservation, &a, &b).unwrap();
+            let h = quotient(&gpu, &domain, &reservation, [&a, &b], QuotientBasis::Coefficients).unwrap();
             assert_eq!(reservation.peak_bytes(), planned_bytes, "2^{domain_log2}");
             let result = read(&h);
             let expected = ntt_cases::quotient(&a, &b, domain_log2);
             assert_same(&format!("{num_rows} rows on 2^{domain_log2}"), &result[..n - 1], &expected);
             assert_eq!(result[n - 1], Scalar::ZERO);
+            drop(h);
+            let t = quotient(&gpu, &domain, &reservation, [&a, &b], QuotientBasis::Lagrange).unwrap();
+            assert_eq!(reservation.peak_bytes(), planned_bytes, "in the Lagrange basis, 2^{domain_log2}");
+            let expected = cuzk::groth16::domain::lagrange_quotient(a, b, domain_log2);
+            let what = format!("in the Lagrange basis, {num_rows} rows on 2^{domain_log2}");
+            assert_same(&what, &read(&t), &expected);
         }
     }
 }
@@ -242,16 +260,28 @@ fn large_quotients_are_right_at_a_random_point() {
         let reservation = gpu.reservation(planned_bytes);
         let domain = gpu.kernels.domain(&gpu.stream, &reservation, domain_log2).unwrap();
         let (a, b) = (cheap_scalars(num_rows, 61), cheap_scalars(num_rows, 62));
-        let h = quotient(&gpu, &domain, &reservation, &a, &b).unwrap();
+        let h = quotient(&gpu, &domain, &reservation, [&a, &b], QuotientBasis::Coefficients).unwrap();
         assert_eq!(reservation.peak_bytes(), planned_bytes);
-        let h = read(&h);
+        let h = {
+            let buffer = h;
+            read(&buffer)
+        };
         assert_eq!(h[n - 1], Scalar::ZERO);
         let x = random_scalars(1, 63)[0];
-        let [a, b, c] = interpolated_at(x, &a, &b, domain_log2);
+        let [a_x, b_x, c_x] = interpolated_at(x, &a, &b, domain_log2);
         let vanishing = x.pow_vartime([n as u64]) - Scalar::ONE;
-        assert_eq!(a * b - c, evaluate(&h[..n - 1], x) * vanishing, "2^{domain_log2}");
+        assert_eq!(a_x * b_x - c_x, evaluate(&h[..n - 1], x) * vanishing, "2^{domain_log2}");
         println!("2^{domain_log2}: the quotient is right");
+        check_lagrange(&gpu, &domain, &reservation, &a, &b);
     }
+}
+
+/// On 2^22 rows and more, against the host.
+fn check_lagrange(gpu: &Gpu, domain: &NttDomain, reservation: &Reservation, a: &[Scalar], b: &[Scalar]) {
+    let t = read(&quotient(gpu, domain, reservation, [a, b], QuotientBasis::Lagrange).unwrap());
+    let log2 = domain.domain_log2();
+    let expected = cuzk::groth16::domain::lagrange_quotient(a.to_vec(), b.to_vec(), log2);
+    assert_same(&format!("in the Lagrange basis, 2^{log2}"), &t, &expected);
 }
 
 /// The polynomials through `a`, `b` and `a b` on the domain, at `x`.

@@ -3,6 +3,8 @@
 //! Needs a GPU, and fails without one. `CUZK_GPU_LARGE=1` adds the sizes that take minutes.
 
 mod common;
+#[path = "gpu_proof/passes.rs"]
+mod passes;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +21,7 @@ use cuzk::backend::{
 };
 use cuzk::cuda::backend::{select_devices, CudaBackend, CudaFactory};
 use cuzk::error::{DeviceError, SynthesisError};
-use cuzk::groth16::generate::generate_srs;
+use cuzk::groth16::generate::{fold_from_secrets, generate_srs};
 use cuzk::groth16::{prover, Blinding, PackedWitness, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
 use cuzk::messages::device::{EvictSrs, LaneKind, PartitionProved};
@@ -68,6 +70,30 @@ impl Case {
         let name = CircuitId::new(format!("{}-{:?}", circuit.num_constraints, circuit.values));
         let witness = PackedWitness::synthesize(circuit, &shape).expect("the circuit is satisfied");
         Self { name, shape: Arc::new(shape), srs: Arc::new(srs), witness: Arc::new(witness) }
+    }
+
+    /// The same circuit with its key folded. The proofs are the same.
+    fn folded(&self) -> Self {
+        let num_constraints: u64 =
+            self.name.as_str().split('-').next().and_then(|number| number.parse().ok()).expect("the name's");
+        let mut rng = ChaCha20Rng::seed_from_u64(num_constraints);
+        let fold = fold_from_secrets(&self.shape, &mut rng).expect("the circuit has a key");
+        let Srs { vk, basis, h, l, a, b_g1, b_g2 } = &*self.srs;
+        let srs = Srs {
+            vk: vk.clone(),
+            basis: *basis,
+            h: h.clone(),
+            l: l.clone(),
+            a: a.clone(),
+            b_g1: b_g1.clone(),
+            b_g2: b_g2.clone(),
+        };
+        Self {
+            name: CircuitId::new(format!("{}-folded", self.name)),
+            shape: Arc::clone(&self.shape),
+            srs: Arc::new(fold.apply(srs)),
+            witness: Arc::clone(&self.witness),
+        }
     }
 
     /// Partition `index`; its blinding follows from the index.
@@ -120,10 +146,13 @@ fn every_size_and_every_kind_of_witness_gives_the_cpus_bytes() {
         for (index, num_constraints) in (0u32..).zip(sizes) {
             for values in ALL_VALUES {
                 let case = Case::new(Synthetic::new(num_constraints, values));
-                rig.prove(case.work(index));
-                let proved = rig.proved().await;
-                assert_eq!(proved.proof, case.expected(index), "{}", case.name);
-                assert_memory_as_planned(&proved, values);
+                let expected = case.expected(index);
+                for case in [case.folded(), case] {
+                    rig.prove(case.work(index));
+                    let proved = rig.proved().await;
+                    assert_eq!(proved.proof, expected, "{}", case.name);
+                    assert_memory_as_planned(&proved, values);
+                }
             }
         }
     });
@@ -136,19 +165,21 @@ fn every_budget_gives_the_same_bytes() {
     on_arbiter(async {
         let num_constraints = if large() { 1 << 20 } else { 1 << 15 };
         for values in [Values::Bits, Values::Random] {
-            let case = Case::new(Synthetic::new(num_constraints, values));
-            let expected = case.expected(0);
-            let (shape, srs) = case.summaries();
-            let least = least_budget_bytes(&shape, &srs);
-            let roomy = plan(&shape, &srs, 64 * GIB).expect("there is room").peak_bytes();
-            for step in 0..=6 {
-                let budget = least + (roomy - least) * step / 6;
-                let mut rig = DeviceRig::ready(&spawner(), with_budget(Some(budget))).await;
-                rig.prove(case.work(0));
-                let proved = rig.proved().await;
-                assert_eq!(proved.proof, expected, "{} within {budget} B", case.name);
-                assert_memory_as_planned(&proved, values);
-                assert!(proved.memory_planned_bytes <= budget);
+            let plain = Case::new(Synthetic::new(num_constraints, values));
+            let expected = plain.expected(0);
+            for case in [plain.folded(), plain] {
+                let (shape, srs) = case.summaries();
+                let least = least_budget_bytes(&shape, &srs);
+                let roomy = plan(&shape, &srs, 64 * GIB).expect("there is room").peak_bytes();
+                for step in 0..=6 {
+                    let budget = least + (roomy - least) * step / 6;
+                    let mut rig = DeviceRig::ready(&spawner(), with_budget(Some(budget))).await;
+                    rig.prove(case.work(0));
+                    let proved = rig.proved().await;
+                    assert_eq!(proved.proof, expected, "{} within {budget} B", case.name);
+                    assert_memory_as_planned(&proved, values);
+                    assert!(proved.memory_planned_bytes <= budget);
+                }
             }
         }
     });
@@ -164,6 +195,7 @@ fn mixed_circuits_on_both_lanes_give_the_cpus_bytes() {
             [(900, Values::Bits), (4000, Values::Random), (9000, Values::Bits), (60, Values::Ones)]
                 .into_iter()
                 .map(|(num_constraints, values)| Case::new(Synthetic::new(num_constraints, values)))
+                .map(|case| if case.shape.num_constraints().is_multiple_of(8) { case.folded() } else { case })
                 .collect();
         // Room for the largest alone with everything resident, so that the others are evicted in turn.
         let (shape, srs) = cases[2].summaries();
@@ -218,7 +250,7 @@ fn a_cancelled_partition_frees_its_lane_and_the_next_proof_is_right() {
 fn a_critical_proof_overtakes_a_running_one() {
     let _gpu = alone();
     on_arbiter(async {
-        let num_constraints = if large() { 1 << 22 } else { 1 << 17 };
+        let num_constraints = if large() { 1 << 22 } else { 1 << 20 };
         let slow = Case::new(Synthetic::new(num_constraints, Values::Random));
         let urgent = Case::new(Synthetic::new(2000, Values::Bits));
         let mut rig = DeviceRig::ready(&spawner(), with_budget(None)).await;
@@ -282,9 +314,15 @@ fn b10_b17_device_memory_stays_flat_and_is_given_back() {
 #[test]
 fn partly_resident_keys_give_the_same_bytes() {
     let _gpu = alone();
-    let case = Case::new(Synthetic::new(3000, Values::Bits));
+    let plain = Case::new(Synthetic::new(3000, Values::Bits));
+    let expected = plain.expected(0);
+    for case in [plain.folded(), plain] {
+        check_every_resident_set(&case, expected.clone());
+    }
+}
+
+fn check_every_resident_set(case: &Case, expected: Proof) {
     let (shape, srs) = case.summaries();
-    let expected = case.expected(0);
     let (woke, wakes) = crossbeam_channel::unbounded();
     let waker: BackendWaker = Arc::new(move || {
         let _ = woke.send(());
@@ -379,13 +417,20 @@ fn lanes_share_the_resident_shape_and_hold_what_is_planned() {
     assert_eq!((backend.memory_in_use_bytes(), backend.resident(&case.name)), (0, QuerySet::NONE));
 }
 
-/// A witness that is wrong in spite of the host's check is stopped before anything is proved, by its constraint.
+/// A witness that is wrong in spite of the host's check is stopped before anything is proved, by its constraint: whether the
+/// device evaluates, or the host does, where there is no room for the shape.
 #[test]
 fn a_broken_witness_is_named_by_its_row() {
     let _gpu = alone();
     let case = Case::new(Synthetic::new(3000, Values::Random));
+    for resident in [QuerySet::SHAPE, QuerySet::NONE] {
+        check_broken_witness(&case, resident);
+    }
+}
+
+fn check_broken_witness(case: &Case, resident: QuerySet) {
     let (shape, srs) = case.summaries();
-    let plan = plan_with_resident(&shape, &srs, QuerySet::SHAPE, GIB).expect("there is room");
+    let plan = plan_with_resident(&shape, &srs, resident, GIB).expect("there is room");
     let mut broken = PackedWitness::clone(&case.witness);
     let middle = broken.dense.len() / 2;
     broken.dense[middle] += Scalar::ONE;

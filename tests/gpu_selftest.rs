@@ -81,7 +81,7 @@ fn memory_comes_back_as_it_went() {
     let mut pinned = PinnedBuffer::new(&context, data.len()).unwrap();
     pinned.copy_from_slice(&data);
     buffer.fill_bytes(0).unwrap();
-    let pinned = buffer.write_pinned(pinned).unwrap().wait().unwrap();
+    buffer.write(&pinned).unwrap();
     let back = buffer.read_pinned(pinned).unwrap().wait().unwrap();
     assert_eq!(&*back, &data[..]);
 
@@ -123,7 +123,7 @@ fn completion_is_announced_and_can_be_polled() {
     let stream = Stream::new(&context, Priority::Normal).unwrap();
     let reservation = Reservation::new(&context, GIB);
     let start = stream.record().unwrap();
-    let mut buffer: DeviceBuffer<u8> = DeviceBuffer::new(&reservation, &stream, 256 << 20).unwrap();
+    let buffer: DeviceBuffer<u8> = DeviceBuffer::new(&reservation, &stream, 256 << 20).unwrap();
     buffer.fill_bytes(7).unwrap();
     let end = stream.record().unwrap();
     let (sender, receiver) = mpsc::channel();

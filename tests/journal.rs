@@ -6,6 +6,8 @@ mod common;
 mod crash;
 #[path = "journal/damage.rs"]
 mod damage;
+#[path = "journal/deaths.rs"]
+mod deaths;
 #[path = "journal/encoded.rs"]
 mod encoded;
 #[path = "journal/engine.rs"]

@@ -5,6 +5,10 @@
 
 #[path = "kernels_host/arithmetic.rs"]
 mod arithmetic;
+#[path = "kernels_host/fixed_base.rs"]
+mod fixed_base;
+#[path = "kernels_host/fold.rs"]
+mod fold;
 #[path = "common/harness.rs"]
 mod harness;
 #[path = "common/kernel_cases.rs"]

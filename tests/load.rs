@@ -15,6 +15,7 @@ use cuzk::engine::{Engine, EngineConfig};
 use cuzk::messages::events::EventSink;
 use cuzk::messages::job::ProofRequest;
 use cuzk::simulation::{simulate, Arrivals, Options, Scenario};
+use cuzk::telemetry::process::resident_bytes;
 
 use crate::common::load::{machine, overhead};
 use crate::common::on_paused_arbiter;
@@ -65,13 +66,6 @@ fn wave(engine: &Engine, request: &ProofRequest, started: Instant) -> Seen {
     seen
 }
 
-/// Resident memory of this process in bytes.
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
 #[test]
 fn b50_status_is_answered_at_once_while_a_thousand_callers_wait() {
     let machine = machine(8, 1.0, 1);
@@ -88,7 +82,7 @@ fn b50_status_is_answered_at_once_while_a_thousand_callers_wait() {
     let mut resident = Vec::new();
     for _ in 0..3 {
         let seen = wave(&engine, &request, started);
-        resident.push(resident_bytes());
+        resident.push(resident_bytes().unwrap());
         println!("{seen:?}, {} MiB resident afterwards", resident[resident.len() - 1] >> 20);
         assert!(seen.most_jobs > 5_000, "the queue was long: {seen:?}");
         assert!(seen.slowest < Duration::from_millis(50), "{seen:?}");

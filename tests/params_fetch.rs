@@ -5,6 +5,8 @@
 mod entrypoint;
 #[path = "params_fetch/program.rs"]
 mod program;
+#[path = "params_fetch/secure.rs"]
+mod secure;
 #[path = "params_fetch/server.rs"]
 mod server;
 

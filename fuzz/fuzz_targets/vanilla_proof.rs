@@ -1,4 +1,5 @@
-//! Vanilla proofs in a request that is right otherwise, as each of the four kinds. Decoding checks every path in them.
+//! Vanilla proofs in a request that is right otherwise, as each of the four kinds, with short and with deep trees. Decoding
+//! checks every path in them.
 #![no_main]
 
 use std::path::Path;
@@ -10,8 +11,16 @@ use cuzk_fuzz::let_caught_panics_be;
 use libfuzzer_sys::fuzz_target;
 
 /// Recorded jobs whose requests lend all but the vanilla proof.
-const JOBS: [&str; 4] =
-    ["winning-2k/sector-1", "window-2k/padded-partition", "snap-2k/sector-1", "porep-2k/sector-1"];
+const JOBS: [&str; 8] = [
+    "winning-2k/sector-1",
+    "winning-8m/sector-1",
+    "window-2k/padded-partition",
+    "window-8m/padded-partition",
+    "snap-2k/sector-1",
+    "snap-8m/sector-1",
+    "porep-2k/sector-1",
+    "porep-8m/sector-1",
+];
 
 fn templates() -> &'static [FilecoinRequest] {
     static TEMPLATES: OnceLock<Vec<FilecoinRequest>> = OnceLock::new();

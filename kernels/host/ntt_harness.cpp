@@ -1,13 +1,17 @@
-// Runs the kernels of ntt.cu and quotient.cu on the host, step by step. tests/kernels_host/ntt.rs gives the steps.
+// Runs the kernels of ntt.cu, quotient.cu and lagrange.cu on the host, step by step. tests/kernels_host/ntt.rs gives the steps.
 //
 //   ntt_harness ORDER DOMAIN_LOG2 LOW_LOG2 TILE_LOG2 NUM_ROWS STEP... out:VECTOR < a b > values
 //
 // ORDER is rising or falling: how the threads of a block are resumed. a and b are [2^DOMAIN_LOG2] raw Fr each. Steps
-// are those of src/policy/ntt_plan.rs; `out` writes a vector, or `out:low` and `out:high` the twiddle tables.
+// are those of src/policy/ntt_plan.rs and lagrange_plan.rs; `out` writes a vector, or `out:low` and `out:high` the twiddle tables.
 #include "cuda_on_host.hpp"
 
 #include "../ntt.cu"
 #include "../quotient.cu"
+// Both files have a function of the same name and content.
+#define from_words lagrange_from_words
+#include "../lagrange.cu"
+#undef from_words
 
 #include <string>
 
@@ -130,6 +134,61 @@ struct Harness {
         });
     }
 
+    // 1/n^3 times 2^256 in Montgomery form.
+    Fr index_scale()
+    {
+        Fr radix = fr_one();
+        for (int i = 0; i < 256; i++)
+            radix = radix + radix;
+        return power_of_half(3 * domain_log2) * radix;
+    }
+
+    // The steps of a Lagrange quotient that are not of a transform alone; false if `name` is none.
+    bool lagrange(const std::string &name, const std::vector<std::string> &words)
+    {
+        Fr s = index_scale();
+        uint32_t number = words.size() > 1 && isdigit(words.back()[0]) ? (uint32_t)std::stoul(words.back()) : 0;
+        if (name == "lagrange_rows" && words.size() == 1) {
+            c.assign(n(), Fr{{0xa5a5a5a5}});
+            per_element([&] { lagrange_rows(a.data(), b.data(), c.data(), num_rows, n()); });
+        } else if (name == "indices" && words.size() == 2) {
+            Fr *values = vector(words[1]).data();
+            per_element([&] { lagrange_indices(values, domain_log2, word(s, 0), word(s, 1), word(s, 2), word(s, 3)); });
+        } else if (name == "times" && words.size() == 1) {
+            per_element([&] { lagrange_times(c.data(), b.data(), domain_log2); });
+        } else if (name == "plus" && words.size() == 1) {
+            per_element([&] { lagrange_plus(b.data(), c.data(), a.data(), domain_log2); });
+        } else if (name == "first" && words.size() == 3) {
+            if (words[1] == "c")
+                c.assign(n(), Fr{{0xa5a5a5a5}});
+            Fr *out = vector(words[1]).data(), *rows = words[1] == "c" ? a.data() : out;
+            per_tile([&] {
+                quotient_rows_pass(rows, nullptr, out, num_rows, low.data(), high.data(), low_log2, domain_log2, number,
+                                   tile_log2);
+            });
+        } else if (name == "turn_indices" && words.size() == 3) {
+            Fr *values = vector(words[1]).data();
+            auto kernel = is_far(domain_log2 - 1) ? lagrange_turn_far : lagrange_turn;
+            per_tile([&] {
+                kernel(values, low.data(), high.data(), low_log2, domain_log2, number, tile_log2, word(s, 0), word(s, 1),
+                       word(s, 2), word(s, 3));
+            });
+        } else if (name == "last_times" && words.size() == 2) {
+            per_tile([&] {
+                lagrange_last_pass_times(c.data(), b.data(), num_rows, low.data(), high.data(), low_log2, domain_log2,
+                                         number, tile_log2);
+            });
+        } else if (name == "last_plus" && words.size() == 2) {
+            per_tile([&] {
+                lagrange_last_pass_plus(b.data(), c.data(), a.data(), num_rows, low.data(), high.data(), low_log2,
+                                        domain_log2, number, tile_log2);
+            });
+        } else {
+            return false;
+        }
+        return true;
+    }
+
     void step(const std::vector<std::string> &words)
     {
         const std::string &name = words[0];
@@ -152,7 +211,7 @@ struct Harness {
             const std::vector<Fr> &values = vector(words[1]);
             if (fwrite(values.data(), sizeof(Fr), values.size(), stdout) != values.size())
                 exit(3);
-        } else if (words.size() < 2 || !fused(name, words)) {
+        } else if (!lagrange(name, words) && (words.size() < 2 || !fused(name, words))) {
             fprintf(stderr, "ntt_harness: no step %s of %zu words\n", name.c_str(), words.size());
             exit(2);
         }

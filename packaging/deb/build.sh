@@ -5,28 +5,14 @@
 #   --bin      folder with cuzk, cuzk-daemon and cuzk-bench [dist/bin, which packaging/build.sh makes]
 #   --out      where cuzk_VERSION_ARCH.deb, cuzk-VERSION-ARCH-linux.tar.gz and SHA256SUMS are put [dist]
 #   --version  [that of Cargo.toml]
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+. "$(dirname "$0")/../common.sh"
 umask 022
 export LC_ALL=C
 
 bin=dist/bin
 out=dist
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-while [[ $# -gt 0 ]]; do
-    case $1 in
-    --bin) bin=$2 ;;
-    --out) out=$2 ;;
-    --version) version=$2 ;;
-    *)
-        echo "unknown argument $1" >&2
-        exit 2
-        ;;
-    esac
-    shift 2
-done
-: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || echo 0)}"
-export SOURCE_DATE_EPOCH
+options bin out version -- "$@"
 arch=$(dpkg --print-architecture)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -81,6 +67,7 @@ Section: net
 Priority: optional
 Installed-Size: $(du -k --apparent-size -s "$root/usr" | cut -f1)
 Depends: libc6 (>= $(libc_version)), libgcc-s1, passwd
+Recommends: procps
 Suggests: prometheus
 Description: Groth16 proving daemon for Filecoin
  Proves PoRep, SnapDeals, WindowPoSt and WinningPoSt on every NVIDIA GPU of a

@@ -5,7 +5,7 @@
 //!                                                    --ProvePartition, PreloadSrs + LaneCredit--> one GpuDevice
 //! Synthesizer --WitnessSynthesized, ProofsVerified, …--> Scheduler <--PartitionProved, PartitionFailed, LaneFreed-- GpuDevice
 //! Scheduler   --Op--> journal (a thread) --JournalWritten--> Scheduler
-//! Supervisor  --DeviceReady, DeviceLost, ActorDied, DeviceWithdrawn, Drain--> Scheduler
+//! Supervisor  --DeviceReady, DeviceLost, ActorDied, …Withdrawn, Drain--> Scheduler
 //! ```
 //!
 //! Every handler changes the table and then runs `Scheduler::pump`, which does whatever has become possible:
@@ -26,6 +26,7 @@ mod job;
 mod lifecycle;
 mod lifeline;
 mod memory;
+mod not_begun;
 mod outcome;
 mod results;
 mod snapshot;
@@ -44,11 +45,12 @@ use tokio::time::Instant;
 use self::backlog::Backlog;
 use self::blame::KeyCheck;
 use self::circuits::Circuit;
-use self::devices::Devices;
+use self::devices::{Devices, Service};
 use self::durable::Durable;
 use self::job::Job;
 use self::lifeline::Told;
 use self::memory::HostMemory;
+use self::not_begun::NotBegun;
 use self::srs_store::Wanted;
 use crate::actors::Pace;
 use crate::circuits::{WorkKind, Workload};
@@ -113,6 +115,8 @@ pub struct Scheduler {
     own: Option<OwnAddress>,
     drained: Recipient<Drained>,
     synthesizer: Option<SynthesizerAddress>,
+    /// `Ready` exactly if there is an address.
+    synthesizer_service: Service,
     jobs: BTreeMap<JobId, Job>,
     ended: HashMap<JobId, EndedJob>,
     ended_order: VecDeque<JobId>,
@@ -121,6 +125,8 @@ pub struct Scheduler {
     names: HashMap<String, JobId>,
     /// Of them: they have a limit of their own.
     num_critical: usize,
+    /// Jobs of which nothing has begun.
+    not_begun: NotBegun,
     /// Partitions without a witness.
     waiting: Backlog,
     /// Partitions with a witness and without a device.
@@ -173,12 +179,14 @@ impl Scheduler {
             own: None,
             drained,
             synthesizer: None,
+            synthesizer_service: Service::Starting,
             jobs: BTreeMap::new(),
             ended: HashMap::new(),
             ended_order: VecDeque::new(),
             identities: Identities::default(),
             names: HashMap::new(),
             num_critical: 0,
+            not_begun: NotBegun::default(),
             waiting: Backlog::new(config.queue),
             ready: Backlog::new(config.queue),
             ready_particular: BTreeSet::new(),

@@ -6,9 +6,11 @@
 //!
 //! - A device that dies or says `DeviceLost` is rebuilt on its arbiter, a bounded number of times per window, then
 //!   quarantined, tried again, and at last given up. The Scheduler is told each time.
-//! - A Synthesizer that dies is rebuilt; its worker threads live on.
+//! - A Synthesizer that dies is rebuilt under the same bounds; its worker threads live on.
 //! - A Scheduler that dies takes the job table with it: its callers are answered (their channels close), and the
-//!   engine stops. It is the one actor whose state cannot be rebuilt.
+//!   engine stops. It is not rebuilt here: a table that a panic left half changed is not to be trusted, the callers'
+//!   handles are of the old one, and the journal, where there is one, belongs to the process. The next process rebuilds
+//!   it from there.
 //!
 //! Shutting down: `Drain` to the Scheduler, which finishes its jobs, or ends them when the time is over; then `Drain`
 //! to every device; then the arbiters are handed to whoever joins them.
@@ -38,7 +40,7 @@ use crate::messages::job::{CancelJob, FindJob, SubmitJob};
 use crate::messages::journal::AttachJob;
 use crate::messages::lifecycle::{
     ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, Drained, EndJobs, Reconfigure,
-    Shutdown, StopActor, Withdrawal,
+    Shutdown, StopActor, SynthesizerWithdrawn, Withdrawal,
 };
 use crate::messages::srs::{EvictCircuit, PreloadCircuit};
 use crate::messages::status::{EngineStatus, StatusBoard};
@@ -92,6 +94,13 @@ struct DeviceSlot {
     record: RestartRecord,
 }
 
+/// Whether there is a Synthesizer, and when there will be.
+enum SynthesizerState {
+    Up,
+    Quarantined { until: Duration },
+    GivenUp,
+}
+
 /// How a device's actor came to its end.
 struct DeviceEnd {
     reason: String,
@@ -123,6 +132,8 @@ pub struct Supervisor {
     journal: Option<OpenJournal>,
     scheduler: Option<Addr<Scheduler>>,
     synthesizer: Option<Addr<Synthesizer>>,
+    synthesizer_state: SynthesizerState,
+    synthesizer_record: RestartRecord,
     decode: Option<watch::Sender<Recipient<DecodeRequest>>>,
     phase: Phase,
 }
@@ -140,7 +151,6 @@ impl Supervisor {
         stopped: oneshot::Sender<Vec<Arbiter>>,
     ) -> Self {
         Self {
-            config,
             begun: Instant::now(),
             pool,
             links: Some(links),
@@ -151,8 +161,11 @@ impl Supervisor {
             journal: None,
             scheduler: None,
             synthesizer: None,
+            synthesizer_state: SynthesizerState::Up,
+            synthesizer_record: RestartRecord::new(config.restarts),
             decode: None,
             phase: Phase::Running,
+            config,
         }
     }
 
@@ -295,16 +308,52 @@ impl Supervisor {
             self.drain_devices();
             return;
         }
-        if self.synthesizer.as_ref().is_none_or(|synthesizer| !synthesizer.connected()) {
-            tracing::error!("the synthesizer died and is rebuilt");
-            self.scheduler().do_send(ActorDied { actor: ActorName::Synthesizer });
-            let synthesizer = self.start_synthesizer();
-            if let Some(decode) = &self.decode {
-                decode.send_replace(synthesizer.recipient());
-            }
-        }
+        self.watch_synthesizer();
         for index in 0..self.slots.len() {
             self.watch_device(index, ctx);
+        }
+    }
+
+    fn watch_synthesizer(&mut self) {
+        match self.synthesizer_state {
+            SynthesizerState::Up => {
+                if self.synthesizer.as_ref().is_none_or(|synthesizer| !synthesizer.connected()) {
+                    self.synthesizer_died();
+                }
+            }
+            SynthesizerState::Quarantined { until } if self.now() >= until => self.rebuild_synthesizer(),
+            SynthesizerState::Quarantined { .. } | SynthesizerState::GivenUp => {}
+        }
+    }
+
+    /// Builds it again, now, later or never.
+    fn synthesizer_died(&mut self) {
+        self.scheduler().do_send(ActorDied { actor: ActorName::Synthesizer });
+        let RestartPolicy { max_restarts, window, .. } = self.config.restarts;
+        let reason = format!("it died more than {max_restarts} times within {} s", window.as_secs());
+        let is_permanent = match self.synthesizer_record.lost(self.now()) {
+            Verdict::Restart => {
+                tracing::error!("the synthesizer died and is rebuilt");
+                return self.rebuild_synthesizer();
+            }
+            Verdict::Quarantine { until } => {
+                self.synthesizer_state = SynthesizerState::Quarantined { until };
+                false
+            }
+            Verdict::GiveUp => {
+                self.synthesizer_state = SynthesizerState::GivenUp;
+                true
+            }
+        };
+        tracing::error!(%reason, is_permanent, "the synthesizer is out of service");
+        self.scheduler().do_send(SynthesizerWithdrawn { is_permanent, reason });
+    }
+
+    fn rebuild_synthesizer(&mut self) {
+        self.synthesizer_state = SynthesizerState::Up;
+        let synthesizer = self.start_synthesizer();
+        if let Some(decode) = &self.decode {
+            decode.send_replace(synthesizer.recipient());
         }
     }
 

@@ -9,7 +9,8 @@
 //! CRITICAL job waits for no other's work at any step. Within a level decoding goes first, since a caller waits for
 //! it; then circuits, then the host's own proofs, then witnesses. One thread more than there are cores for is kept for
 //! verification and CRITICAL work, which then need not wait for the end of a witness that takes a minute. A task's
-//! panic becomes a typed error, and the thread survives.
+//! panic becomes a typed error, and the thread survives, whatever was panicked with. Nothing that a host has written (its
+//! workloads' methods, their drop) runs in the actor itself.
 
 mod circuits;
 pub mod host;
@@ -27,10 +28,10 @@ use std::time::Duration;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Recipient, ResponseFuture};
 use tokio::sync::oneshot;
 
-use self::host::{HostTask, HostWork, RealHost};
+use self::host::{HostTask, HostWork, RealHost, Unanswered};
 use self::pool::{Refused, Task, WorkerPool};
 use crate::circuits::WorkDecoder;
-use crate::error::{EngineError, ScheduleError};
+use crate::error::{catch, EngineError, ScheduleError};
 use crate::messages::job::Priority;
 use crate::messages::lifecycle::StopActor;
 use crate::messages::synthesis::{
@@ -45,6 +46,8 @@ pub struct SynthesizerConfig {
     pub params_dir: PathBuf,
     pub shape_cache_dir: Option<PathBuf>,
     pub verdict_dir: Option<PathBuf>,
+    /// Whether a key is used folded where its fold is beside its parameter file.
+    pub use_folds: bool,
     /// Of a host's own formats.
     pub decoders: Vec<Arc<dyn WorkDecoder>>,
     /// Requests that may wait to be decoded; CRITICAL ones have a limit of their own ([`limit_of`]).
@@ -149,7 +152,12 @@ impl Synthesizer {
         let (class, priority) = (command.class(), command.priority());
         let takes = self.host.duration(&command);
         let (host, peers) = (Arc::clone(&self.host), Arc::clone(&self.peers));
-        let work = Box::new(move || host.run(command, &peers));
+        let unanswered = Unanswered::of(&command);
+        let work = Box::new(move || {
+            if let Err(what) = catch(|| host.run(command, &peers)) {
+                unanswered.answer(what, &peers);
+            }
+        });
         self.add(class, priority, Task { work, takes }, ctx);
     }
 
@@ -176,6 +184,13 @@ impl Synthesizer {
                 }
             }
         }
+    }
+}
+
+impl Drop for Synthesizer {
+    /// Told to stop, or dead: what still waits is not done any more.
+    fn drop(&mut self) {
+        self.pool.discard(std::mem::take(&mut self.waiting).into_values());
     }
 }
 
@@ -222,7 +237,8 @@ impl Handler<DecodeRequest> for Synthesizer {
                 Err(if stopping.get() {
                     ScheduleError::Draining.into()
                 } else {
-                    EngineError::Internal { what: "the request's decoding was lost in a panic".into() }
+                    // A panic of the request's is an answer: what is lost was lost with this actor.
+                    ScheduleError::NoSynthesizer("it died and is being rebuilt".into()).into()
                 })
             })
         })

@@ -9,7 +9,6 @@
 //!                                                             +--> waker
 //! ```
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,7 +22,7 @@ use crate::backend::{
     BackendEvent, BackendFactory, BackendWaker, DeviceBackend, DeviceInfo, FinishedProof, LaneIndex,
     LaneLayout, MemoryModel, PartitionWork, Stage, WatchdogConfig,
 };
-use crate::error::{panic_text, DeviceError, ErrorClass};
+use crate::error::{catch, DeviceError, ErrorClass};
 use crate::ids::{CircuitId, DeviceId, JobId, WorkRef};
 use crate::policy::plan::{ProvePlan, QuerySet};
 
@@ -335,10 +334,10 @@ impl Worker {
         // Empty after a failure: what was enqueued behind it is dropped.
         let Some((at, mut steps)) = self.partition.take() else { return };
         let begun = Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| match &self.pool {
+        let outcome = catch(|| match &self.pool {
             Some(pool) => pool.install(|| steps.run(stage)),
             None => steps.run(stage),
-        }));
+        });
         let lane = self.lane;
         match outcome {
             Ok(Ok(())) => {
@@ -350,8 +349,8 @@ impl Worker {
                 self.tell(Report::Done { lane, stage, elapsed: begun.elapsed(), finished });
             }
             Ok(Err(error)) => self.fail(stage, error),
-            Err(panic) => {
-                let what = format!("the prover panicked: {}", panic_text(panic.as_ref()));
+            Err(what) => {
+                let what = format!("the prover panicked: {what}");
                 self.fail(stage, DeviceError::Fault { at, stage: stage.as_str(), what });
             }
         }

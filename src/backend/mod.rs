@@ -15,6 +15,18 @@
 //! poll() -> Aborted(lane)                  the lane is empty                last event passed, memory free
 //! take_proof(lane)                         the lane is empty                answers read back and assembled
 //! ```
+//!
+//! Where a card streams queries, partitions of one circuit may share a pass over them ([`crate::policy::shared_pass`]):
+//!
+//! ```text
+//! … poll() -> StageDone(SumH)              of several lanes, one after the other
+//! park(lane), each                         keeps work and sum(h)            frees all of its device memory
+//! begin_pass(lanes, plan)                  they go on together              packed witnesses are copied, once each
+//! enqueue(lane, SumL), each                begins when all have asked       chunks are copied once, added for each
+//! poll() -> StageDone(SumL), each … SumBG2
+//! enqueue(lane, Assemble), each            each by itself again
+//! abort(lane)                              leaves the others alone          its buckets are freed
+//! ```
 
 pub mod cpu;
 pub mod host;
@@ -31,6 +43,7 @@ use crate::error::DeviceError;
 use crate::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, DeviceId, WorkRef};
 use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
+use crate::policy::shared_pass::PassPlan;
 
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +80,11 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Those that partitions may go through together ([`crate::policy::shared_pass`]).
+    pub fn is_of_pass(self) -> bool {
+        matches!(self, Stage::SumL | Stage::SumA | Stage::SumBG1 | Stage::SumBG2)
+    }
+
     pub const ALL: [Stage; 9] = [
         Stage::Upload,
         Stage::Evaluate,
@@ -117,7 +135,8 @@ pub struct PartitionWork {
     pub circuit: CircuitId,
     pub shape: Arc<R1csShape>,
     pub srs: Arc<Srs>,
-    /// Checked against the shape: its constraints hold.
+    /// Of the shape's variables, with the verifier's inputs; its constraints hold, as far as the backend does not check them
+    /// itself ([`DeviceBackend::checks_rows`]).
     pub witness: Arc<PackedWitness>,
     pub blinding: Blinding,
 }
@@ -216,10 +235,23 @@ pub trait DeviceBackend: Unpin + 'static {
 
     fn lanes(&self) -> LaneLayout;
 
+    /// Lanes besides those of [`lanes`](Self::lanes), numbered after them, for as many more partitions as may be parked or in
+    /// a pass. Any normal partition may be begun in one. 0: this device shares no passes.
+    fn parking_lanes(&self) -> u32 {
+        0
+    }
+
     /// Stages that may be enqueued behind the one that runs, per lane (0: one at a time).
     fn stages_ahead(&self) -> u32;
 
     fn memory_model(&self) -> MemoryModel;
+
+    /// Whether it looks at a sample of a witness's constraints before it proves anything of it, by whatever plan it works, so
+    /// that the host need not check all of them before. (A proof is verified in any case, and before anybody is blamed for
+    /// one that does not hold every constraint is looked at; this decides who finds out, and when.)
+    fn checks_rows(&self) -> bool {
+        false
+    }
 
     /// The sizes that decide what memory such work takes: its own. A simulated device says those of the circuit that
     /// it stands for.
@@ -241,6 +273,21 @@ pub trait DeviceBackend: Unpin + 'static {
     /// # Errors
     /// If it cannot be enqueued; the lane is empty then.
     fn enqueue(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError>;
+
+    /// Frees all working memory of a lane whose `SumH` is done and after it nothing was enqueued. Its partition goes on in a
+    /// pass. Only asked of a device that has [`parking_lanes`](Self::parking_lanes).
+    fn park(&mut self, lane: LaneIndex) {
+        unreachable!("lane {} is parked on a device that shares no passes", lane.0)
+    }
+
+    /// Lets parked lanes, all of one circuit and key, go on together as `plan` says, with all of them in no more working memory
+    /// than that. A sum of the pass runs when each of the lanes that are left has it enqueued, and ends for all of them
+    /// together; a lane that fails or is aborted leaves the others as they are. What fails for all of them is reported as a
+    /// failure of each. Only asked of a device that has [`parking_lanes`](Self::parking_lanes).
+    fn begin_pass(&mut self, lanes: &[LaneIndex], plan: &PassPlan) {
+        let _ = plan;
+        unreachable!("a pass of {lanes:?} on a device that shares none")
+    }
 
     /// Everything that finished since the last poll, in order per lane.
     fn poll(&mut self) -> Vec<BackendEvent>;

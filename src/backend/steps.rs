@@ -4,9 +4,9 @@ use blstrs::{G1Projective, G2Projective, Scalar};
 
 use crate::backend::{PartitionWork, Stage};
 use crate::error::DeviceError;
-use crate::groth16::domain::quotient_bytes;
 use crate::groth16::prover::{assemble, divide, evaluate, sum_a, sum_b_g1, sum_b_g2, sum_h, sum_l};
 use crate::groth16::{Proof, QuerySums};
+use crate::policy::plan::host_quotient_bytes;
 
 const SCALAR_BYTES: u64 = 32;
 
@@ -96,9 +96,9 @@ impl ProofSteps {
 
     fn divide(&mut self) -> Result<(), DeviceError> {
         let [a, b] = self.rows.take().ok_or_else(|| self.missing(Stage::Quotient, "row values"))?;
-        let PartitionWork { shape, witness, .. } = &self.work;
-        let peak_bytes = quotient_bytes(shape.domain_log2());
-        let quotient = divide(shape, witness, a, b);
+        let PartitionWork { shape, srs, witness, .. } = &self.work;
+        let peak_bytes = host_quotient_bytes(srs.basis, shape.domain_log2());
+        let quotient = divide(shape, witness, srs.basis, a, b);
         self.quotient = Some(quotient.map_err(|error| self.fault(Stage::Quotient, error.to_string()))?);
         self.note_memory(peak_bytes);
         Ok(())

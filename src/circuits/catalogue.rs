@@ -102,6 +102,21 @@ impl CircuitSpec {
         self.is_production() && self.kind != ProofKind::WinningPost && !self.is_scaled()
     }
 
+    /// Whether networks have sectors of this size, and not only tests.
+    fn is_of_networks(&self) -> bool {
+        !matches!(self.sector_size, SectorSize::Size2KiB | SectorSize::Size8MiB) && !self.is_scaled()
+    }
+
+    /// How to come by its parameter files, for people: a network's are fetched; those of a test size may be made, and
+    /// then anybody can prove anything with them.
+    pub fn how_to_get_params(&self) -> String {
+        if self.is_of_networks() {
+            format!("`cuzk params fetch {self}` gets it")
+        } else {
+            format!("`cuzk params generate {self}` makes a TEST key, whose secrets everybody knows")
+        }
+    }
+
     /// Partitions of one job. Non-interactive PoRep has more ([`Self::num_noninteractive_partitions`]); a WindowPoSt
     /// request is one partition of a deadline.
     pub fn num_partitions(&self) -> u32 {

@@ -8,6 +8,45 @@ use crate::error::{RequestError, SynthesisError};
 use crate::groth16::proof::PROOF_BYTES;
 use crate::groth16::VerifyingKey;
 
+/// What every job of Filecoin's answers as a [`crate::circuits::Workload`] from its header.
+macro_rules! answers_of_header {
+    () => {
+        fn circuit(&self) -> &crate::ids::CircuitId {
+            &self.header.circuit
+        }
+
+        fn digest(&self) -> crate::ids::RequestDigest {
+            self.header.digest
+        }
+
+        fn srs(&self) -> crate::circuits::SrsSource {
+            self.header.srs.clone()
+        }
+    };
+}
+pub(super) use answers_of_header;
+
+/// How they compare a witness with the library's, which are too large to hold both. `$as_synthesis` makes one of what
+/// `library_circuit` gives.
+macro_rules! compares_streamed {
+    () => {
+        compares_streamed!(std::convert::identity);
+    };
+    ($as_synthesis:path) => {
+        fn compare_with_library(
+            &self,
+            partition: PartitionIndex,
+            witness: &PackedWitness,
+            shape: &R1csShape,
+            limit: Option<usize>,
+        ) -> Result<(), SynthesisError> {
+            let circuit = $as_synthesis(self.library_circuit(partition)?);
+            native::compare_streamed(circuit, witness, shape.classes(), limit)
+        }
+    };
+}
+pub(super) use compares_streamed;
+
 /// The library refused to make a circuit or its inputs.
 pub(super) fn refused(error: impl std::fmt::Display) -> SynthesisError {
     SynthesisError::Circuit(error.to_string())

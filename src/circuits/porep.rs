@@ -12,6 +12,7 @@ use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonHasher};
 use filecoin_hashers::sha256::{Sha256Domain, Sha256Hasher};
 use filecoin_proofs::parameters::setup_params;
 use filecoin_proofs::PoRepConfig;
+use rayon::prelude::*;
 use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::drgraph::Graph;
 use storage_proofs_porep::stacked::{
@@ -19,16 +20,18 @@ use storage_proofs_porep::stacked::{
 };
 
 use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
-use crate::circuits::library::{accepted, prepared_key, read_proofs, refused, refused_request};
+use crate::circuits::library::{
+    accepted, answers_of_header, compares_streamed, prepared_key, read_proofs, refused, refused_request,
+};
 use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader, TestScale};
 use crate::circuits::vanilla::c1::{C1Form, C1Text, C1};
 use crate::circuits::vanilla::{with_tree, SectorTree, TreePath};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
+use crate::circuits::{native, CircuitSpec, ProofKind, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
 use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
-use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
+use crate::ids::PartitionIndex;
 
 use checks::check_partition;
 pub(super) use library_form::{assemble, parents};
@@ -82,22 +85,24 @@ pub(super) fn decode(
 
 fn decode_tree<Tree: SectorTree>(
     request: &FilecoinRequest,
-    text: C1Text<'_>,
+    text: C1Text,
     sector_number: u64,
     params_dir: &Path,
 ) -> Result<Arc<dyn Workload>, RequestError> {
     let registered = text.registered;
-    let config = config(&registered);
+    let config = registered.porep_config();
     let (spec, num_partitions) = circuit_and_partitions(request, &registered, &config)?;
     let params = public_params::<Tree>(&config, &spec, num_partitions).map_err(refused_request)?;
     let c1 = text.into_c1(c1_form(&params, num_partitions))?;
     let inputs = public_inputs(&c1, &config, request.miner_id, sector_number)?;
-    let partitions = c1
+    let checked: Vec<Result<_, _>> = c1
         .partitions
-        .into_iter()
+        .into_par_iter()
         .enumerate()
         .map(|(number, challenges)| check_partition(number, challenges, &params, &inputs))
-        .collect::<Result<_, _>>()?;
+        .collect();
+    // The first one's error, whichever came first.
+    let partitions = checked.into_iter().collect::<Result<_, _>>()?;
     let minimum_challenges = match request.test_scale {
         Some(scale) => (scale.challenges * scale.partitions) as usize,
         None => config.minimum_challenges(),
@@ -140,7 +145,7 @@ fn circuit_and_partitions(
 }
 
 /// Holds request, wrapper and C1 against each other; returns the sector's number.
-fn check_said(request: &FilecoinRequest, text: &C1Text<'_>) -> Result<u64, RequestError> {
+fn check_said(request: &FilecoinRequest, text: &C1Text) -> Result<u64, RequestError> {
     let registered = text.registered;
     // 0 is what an absent field reads as: then the C1 says it.
     if request.registered_proof != 0 {
@@ -221,20 +226,10 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
         WorkKind::PorepC2
     }
 
-    fn circuit(&self) -> &CircuitId {
-        &self.header.circuit
-    }
+    answers_of_header!();
 
     fn num_partitions(&self) -> u32 {
         self.partitions.len() as u32
-    }
-
-    fn digest(&self) -> RequestDigest {
-        self.header.digest
-    }
-
-    fn srs(&self) -> SrsSource {
-        self.header.srs.clone()
     }
 
     fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
@@ -263,14 +258,7 @@ impl<Tree: SectorTree> Workload for PorepJob<Tree> {
         )
     }
 
-    fn compare_with_library(
-        &self,
-        partition: PartitionIndex,
-        witness: &PackedWitness,
-        shape: &R1csShape,
-    ) -> Result<(), SynthesisError> {
-        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
-    }
+    compares_streamed!();
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
         partition_of(&self.partitions, partition)?;
@@ -310,14 +298,10 @@ fn blank_tree<Tree: SectorTree>(spec: &CircuitSpec) -> Result<Synthesis<'static>
         sector_size: spec.sector_size,
         version: ProofVersion::V1_1,
     };
-    let config = config(&proof);
+    let config = proof.porep_config();
     let params = public_params::<Tree>(&config, spec, usize::from(config.partitions))?;
     let blank = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(&params.vanilla_params);
     Ok(synthesis(blank))
-}
-
-pub(super) fn config(proof: &RegisteredProof) -> PoRepConfig {
-    proof.as_seal_proof().expect("the registered proof is a PoRep's").as_v1_config()
 }
 
 pub(super) fn public_params<Tree: SectorTree>(

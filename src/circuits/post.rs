@@ -25,15 +25,17 @@ use storage_proofs_post::fallback::{
 };
 
 use crate::circuits::catalogue::RegisteredProof;
-use crate::circuits::library::{accepted, prepared_key, read_proofs, refused, refused_request};
+use crate::circuits::library::{
+    accepted, answers_of_header, compares_streamed, prepared_key, read_proofs, refused, refused_request,
+};
 use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader};
 use crate::circuits::vanilla::{check_path, refuse, with_tree, PostSectorProof, SectorTree};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{native, CircuitSpec, ProofKind, SrsSource, WorkKind, Workload};
+use crate::circuits::{native, CircuitSpec, ProofKind, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
 use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
-use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
+use crate::ids::PartitionIndex;
 
 type Compound<Tree> = FallbackPoStCompound<Tree>;
 type Scheme<Tree> = FallbackPoSt<'static, Tree>;
@@ -79,7 +81,7 @@ fn decode_tree<Tree: SectorTree>(
     registered: RegisteredProof,
     params_dir: &Path,
 ) -> Result<Arc<dyn Workload>, RequestError> {
-    let config = config(&registered);
+    let config = registered.post_config();
     let params = public_params::<Tree>(&config).map_err(refused_request)?;
     let randomness = request.checked_randomness()?;
     check_num_sectors(request, &config)?;
@@ -314,20 +316,10 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
         self.header.registered.kind.work_kind()
     }
 
-    fn circuit(&self) -> &CircuitId {
-        &self.header.circuit
-    }
+    answers_of_header!();
 
     fn num_partitions(&self) -> u32 {
         1
-    }
-
-    fn digest(&self) -> RequestDigest {
-        self.header.digest
-    }
-
-    fn srs(&self) -> SrsSource {
-        self.header.srs.clone()
     }
 
     fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
@@ -360,14 +352,7 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
         )
     }
 
-    fn compare_with_library(
-        &self,
-        partition: PartitionIndex,
-        witness: &PackedWitness,
-        shape: &R1csShape,
-    ) -> Result<(), SynthesisError> {
-        native::compare_streamed(synthesis(self.library_circuit(partition)?), witness, shape.classes())
-    }
+    compares_streamed!(synthesis);
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
         partition_of(std::slice::from_ref(&self.proof), partition)?;
@@ -404,13 +389,9 @@ pub(super) fn blank(proof: &RegisteredProof) -> Result<Synthesis<'static>, Synth
 }
 
 fn blank_tree<Tree: SectorTree>(proof: &RegisteredProof) -> Result<Synthesis<'static>, SynthesisError> {
-    let params = public_params::<Tree>(&config(proof))?;
+    let params = public_params::<Tree>(&proof.post_config())?;
     let blank = <Compound<Tree> as CompoundProof<Scheme<Tree>, _>>::blank_circuit(&params.vanilla_params);
     Ok(synthesis(blank))
-}
-
-pub(super) fn config(proof: &RegisteredProof) -> PoStConfig {
-    proof.as_post_proof().expect("the registered proof is a PoSt's").as_v1_config()
 }
 
 /// One partition: a WindowPoSt request is one partition of its deadline.

@@ -17,15 +17,17 @@ use storage_proofs_update::{
 };
 
 use crate::circuits::catalogue::RegisteredProof;
-use crate::circuits::library::{accepted, prepared_key, read_proofs, refused};
+use crate::circuits::library::{
+    accepted, answers_of_header, compares_streamed, prepared_key, read_proofs, refused,
+};
 use crate::circuits::request::{FilecoinRequest, JobHeader};
 use crate::circuits::vanilla::{check_path, refuse, with_tree, SectorTree, UpdatePartitionProof};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{native, CircuitSpec, ProofKind, SectorSize, SrsSource, WorkKind, Workload};
+use crate::circuits::{native, CircuitSpec, ProofKind, SectorSize, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
 use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
-use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
+use crate::ids::PartitionIndex;
 
 type Compound<Tree> = EmptySectorUpdateCompound<Tree>;
 type Scheme<Tree> = EmptySectorUpdate<Tree>;
@@ -254,20 +256,10 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
         WorkKind::SnapUpdate
     }
 
-    fn circuit(&self) -> &CircuitId {
-        &self.header.circuit
-    }
+    answers_of_header!();
 
     fn num_partitions(&self) -> u32 {
         self.partitions.len() as u32
-    }
-
-    fn digest(&self) -> RequestDigest {
-        self.header.digest
-    }
-
-    fn srs(&self) -> SrsSource {
-        self.header.srs.clone()
     }
 
     fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
@@ -296,14 +288,7 @@ impl<Tree: SectorTree> Workload for SnapJob<Tree> {
         )
     }
 
-    fn compare_with_library(
-        &self,
-        partition: PartitionIndex,
-        witness: &PackedWitness,
-        shape: &R1csShape,
-    ) -> Result<(), SynthesisError> {
-        native::compare_streamed(self.library_circuit(partition)?, witness, shape.classes())
-    }
+    compares_streamed!();
 
     fn public_inputs(&self, partition: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
         partition_of(&self.partitions, partition)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use blstrs::Scalar;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{panic_text, RequestError, SynthesisError};
+use crate::error::{catch, RequestError, SynthesisError};
 use crate::groth16::{PackedWitness, R1csShape, Srs, VerifyingKey};
 use crate::ids::{CircuitId, PartitionIndex, RequestDigest};
 
@@ -111,7 +111,8 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
     ) -> Result<PackedWitness, SynthesisError>;
 
     /// Holds a witness of one partition against the circuit's own synthesis, variable by variable, in no more memory
-    /// than the witness takes. For tests and measurements; the Filecoin kinds have it.
+    /// than the witness takes; with a `limit` up to so many private variables, after which the synthesis is ended. For
+    /// tests and measurements; the Filecoin kinds have it.
     ///
     /// # Errors
     /// [`SynthesisError::Circuit`] says what differs first, or that there is nothing to compare with.
@@ -120,8 +121,9 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
         partition: PartitionIndex,
         witness: &PackedWitness,
         shape: &R1csShape,
+        limit: Option<usize>,
     ) -> Result<(), SynthesisError> {
-        let _ = (partition, witness, shape);
+        let _ = (partition, witness, shape, limit);
         Err(SynthesisError::Circuit("witnesses of this kind are made by the circuit's own synthesis".into()))
     }
 
@@ -143,15 +145,13 @@ pub trait Workload: Send + Sync + fmt::Debug + 'static {
     }
 }
 
-/// Runs library code that may panic on inputs that no check of ours foresaw: the thread survives, and the panic's
-/// message becomes the error. (The process's panic hook still prints it.)
+/// Runs library code that may panic on inputs that no check of ours foresaw: the thread survives, whatever was panicked
+/// with, and the panic's message becomes the error. (The process's panic hook still prints it.)
 ///
 /// # Errors
 /// `work`'s own, or [`SynthesisError::Panicked`].
 pub fn catch_panic<T>(work: impl FnOnce() -> Result<T, SynthesisError>) -> Result<T, SynthesisError> {
-    // What a panic may have left half done is `work`'s own, and dropped.
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
-        .unwrap_or_else(|payload| Err(SynthesisError::Panicked(panic_text(payload.as_ref()))))
+    catch(work).unwrap_or_else(|what| Err(SynthesisError::Panicked(what)))
 }
 
 /// The partition's item, or an error that names both numbers.

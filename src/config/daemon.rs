@@ -37,8 +37,12 @@ pub struct DaemonConfig {
     pub max_calls: u32,
     /// 0: no limit.
     pub max_calls_per_s: u32,
+    /// 0: no limit.
+    pub max_calls_per_s_per_connection: u32,
     /// Of requests that are being received or decoded, all together.
     pub max_bytes_in_flight: ByteSize,
+    /// The same of one connection.
+    pub max_bytes_per_connection: ByteSize,
     pub max_header_bytes: ByteSize,
     /// How long a connection may take to say what it wants, and a request may stand still.
     pub slow_client_limit_s: u64,
@@ -67,7 +71,9 @@ impl Default for DaemonConfig {
             max_streams_per_connection: 1024,
             max_calls: 4096,
             max_calls_per_s: 0,
+            max_calls_per_s_per_connection: 0,
             max_bytes_in_flight: ByteSize(4 << 30),
+            max_bytes_per_connection: ByteSize(2 << 30),
             max_header_bytes: ByteSize(16 << 10),
             slow_client_limit_s: 30,
         }
@@ -81,13 +87,23 @@ impl DaemonConfig {
         within("daemon.max_streams_per_connection", self.max_streams_per_connection.into(), 1, 1_000_000)?;
         within("daemon.max_calls", self.max_calls.into(), 1, 1_000_000)?;
         within("daemon.max_calls_per_s", self.max_calls_per_s.into(), 0, 1_000_000)?;
+        within(
+            "daemon.max_calls_per_s_per_connection",
+            self.max_calls_per_s_per_connection.into(),
+            0,
+            1_000_000,
+        )?;
         within("daemon.max_header_bytes", self.max_header_bytes.0, 1 << 10, 1 << 20)?;
         within("daemon.slow_client_limit_s", self.slow_client_limit_s, 1, 86_400)?;
         let value = |key: &str, what: String| Err(ConfigError::Value { key: key.to_owned(), what });
         // One request of the greatest size must find room.
-        if self.max_bytes_in_flight.0 < 257 << 20 {
-            let what = format!("needs 257MiB at least, has {}", self.max_bytes_in_flight);
-            return value("daemon.max_bytes_in_flight", what);
+        for (key, size) in [
+            ("daemon.max_bytes_in_flight", self.max_bytes_in_flight),
+            ("daemon.max_bytes_per_connection", self.max_bytes_per_connection),
+        ] {
+            if size.0 < 257 << 20 {
+                return value(key, format!("needs 257MiB at least, has {size}"));
+            }
         }
         if self.tls_cert.is_empty() != self.tls_key.is_empty() {
             return value(

@@ -17,6 +17,7 @@ use crate::journal::{JournalConfig, Retention};
 use crate::messages::lifecycle::RuntimeSettings;
 use crate::policy::batch::BatchPolicy;
 use crate::policy::selector::DeviceSelector;
+use crate::policy::shared_pass::parking_lanes;
 
 /// Backends that this build can drive, by the names that devices are asked for with.
 pub const BACKENDS_BUILT: &[&str] =
@@ -36,6 +37,7 @@ impl Config {
             params_dir: self.params_dir(),
             shape_cache_dir: Some(self.cache_dir().join("shapes")),
             verdict_dir: Some(self.cache_dir().join("verdicts")),
+            use_folds: self.srs.folds,
             max_queued_jobs: self.scheduler.max_queued_jobs as usize,
             max_attempts: self.scheduler.max_attempts,
             retained_results: self.scheduler.retained_results as usize,
@@ -46,10 +48,7 @@ impl Config {
             max_restarts: self.gpus.max_restarts,
             restart_window: seconds(self.gpus.restart_window_s),
             quarantine: seconds(self.gpus.quarantine_s),
-            batches: BatchPolicy {
-                max_partitions: self.scheduler.batch_partitions,
-                max_time: seconds(self.scheduler.batch_limit_s),
-            },
+            batches: self.batches(),
             cpu_fallback: self.gpus.cpu_fallback,
             idle_limit: (self.srs.idle_limit_s > 0).then(|| seconds(self.srs.idle_limit_s)),
             ..EngineConfig::default()
@@ -85,10 +84,7 @@ impl Config {
             max_attempts: self.scheduler.max_attempts,
             retained_results: self.scheduler.retained_results as usize,
             affinity_limit: seconds(self.scheduler.affinity_limit_s),
-            batches: BatchPolicy {
-                max_partitions: self.scheduler.batch_partitions,
-                max_time: seconds(self.scheduler.batch_limit_s),
-            },
+            batches: self.batches(),
             idle_limit: (self.srs.idle_limit_s > 0).then(|| seconds(self.srs.idle_limit_s)),
             host_memory_budget_bytes: self.host_budgets(has_cpu_device)?.engine_bytes,
         })
@@ -158,7 +154,7 @@ impl Config {
         if !cfg!(feature = "cuda") {
             return Ok(Vec::new());
         }
-        let specs = cuda_specs(&[selector], self.lanes_per_gpu())?;
+        let specs = cuda_specs(&[selector], self.lanes())?;
         Ok(specs.iter().map(DeviceSpec::device_id).collect())
     }
 
@@ -200,7 +196,7 @@ impl Config {
     fn device_specs(&self) -> Result<Vec<DeviceSpec>, ConfigError> {
         self.check_devices_built()?;
         match &self.gpus.devices {
-            DeviceChoice::Auto => match cuda_specs(&[], self.lanes_per_gpu()) {
+            DeviceChoice::Auto => match cuda_specs(&[], self.lanes()) {
                 Ok(gpus) => Ok(gpus),
                 Err(reason) => {
                     // Documented, and yet no matter of course where GPUs could be driven.
@@ -212,7 +208,7 @@ impl Config {
             },
             DeviceChoice::Cpu => Ok(vec![self.cpu_spec()]),
             DeviceChoice::Sim(fleet) => sim_specs(fleet),
-            DeviceChoice::Cuda(selectors) => cuda_specs(selectors, self.lanes_per_gpu()),
+            DeviceChoice::Cuda(selectors) => cuda_specs(selectors, self.lanes()),
         }
     }
 
@@ -221,25 +217,42 @@ impl Config {
         DeviceSpec::Cpu { threads: cpu_threads as usize, lanes: gpu_workers_per_device.max(1) }
     }
 
-    fn lanes_per_gpu(&self) -> u32 {
-        match self.gpus.gpu_workers_per_device {
+    fn lanes(&self) -> GpuLanes {
+        let normal = match self.gpus.gpu_workers_per_device {
             0 => DEFAULT_LANES_PER_GPU,
             lanes => lanes,
+        };
+        let parking = if self.gpus.share_passes { parking_lanes(self.batches()) } else { 0 };
+        GpuLanes { normal, parking }
+    }
+
+    fn batches(&self) -> BatchPolicy {
+        BatchPolicy {
+            max_partitions: self.scheduler.batch_partitions,
+            max_time: Duration::from_secs(self.scheduler.batch_limit_s),
         }
     }
+}
+
+/// Lanes of each GPU: for partitions side by side, and for those that wait to share a pass.
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "without CUDA there is no GPU"))]
+struct GpuLanes {
+    normal: u32,
+    parking: u32,
 }
 
 /// One partition is copied to the device while the other is computed.
 const DEFAULT_LANES_PER_GPU: u32 = 2;
 
 #[cfg(feature = "cuda")]
-fn cuda_specs(selectors: &[DeviceSelector], num_lanes: u32) -> Result<Vec<DeviceSpec>, ConfigError> {
-    let factories = crate::cuda::backend::select_devices(selectors, num_lanes)?;
-    Ok(factories.into_iter().map(|factory| DeviceSpec::Spawner(FactorySpawner::boxed(factory))).collect())
+fn cuda_specs(selectors: &[DeviceSelector], lanes: GpuLanes) -> Result<Vec<DeviceSpec>, ConfigError> {
+    let factories = crate::cuda::backend::select_devices(selectors, lanes.normal)?;
+    let factories = factories.into_iter().map(|factory| factory.with_parking_lanes(lanes.parking));
+    Ok(factories.map(|factory| DeviceSpec::Spawner(FactorySpawner::boxed(factory))).collect())
 }
 
 #[cfg(not(feature = "cuda"))]
-fn cuda_specs(_: &[DeviceSelector], _: u32) -> Result<Vec<DeviceSpec>, ConfigError> {
+fn cuda_specs(_: &[DeviceSelector], _: GpuLanes) -> Result<Vec<DeviceSpec>, ConfigError> {
     Err(ConfigError::Value { key: "gpus.devices".to_owned(), what: WITHOUT_CUDA.to_owned() })
 }
 

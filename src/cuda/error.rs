@@ -39,7 +39,7 @@ pub enum CudaError {
     #[error("{0}")]
     Host(String),
 
-    /// The witness does not satisfy this constraint: the check before the device should have found it.
+    /// The witness does not satisfy this constraint.
     #[error("constraint {index} of {num_constraints} is not satisfied")]
     Unsatisfied { index: usize, num_constraints: usize },
 

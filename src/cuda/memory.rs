@@ -191,18 +191,48 @@ impl<T: DeviceData> DeviceBuffer<T> {
         Err(CudaError::Shape { what, needs: self.length, has })
     }
 
-    /// Sets every byte, in stream order. Does not wait.
+    /// Sets every byte, in stream order, as a launch would that writes it. Does not wait.
     ///
     /// # Errors
     /// The driver's failure.
-    pub fn fill_bytes(&mut self, value: u8) -> Result<(), CudaError> {
+    pub fn fill_bytes(&self, value: u8) -> Result<(), CudaError> {
         if self.is_empty() {
             return Ok(());
         }
         self.stream.context().bind()?;
-        // SAFETY: the range is this buffer's own allocation; `&mut self` excludes other safe use meanwhile.
+        // SAFETY: the range is this buffer's own allocation, freed in the same stream's order. Device memory is never
+        // borrowed by the host, so that what else refers to it is work of a stream, before or after this.
         let code = unsafe { sys::cuMemsetD8Async(self.pointer, value, self.size_bytes(), self.stream.raw()) };
         self.stream.context().check("cuMemsetD8Async", code)
+    }
+
+    /// Copies all elements of another buffer of this one's stream to the front of this one, in the stream's order. Does not
+    /// wait.
+    ///
+    /// # Errors
+    /// [`CudaError::Shape`] if there is no room for them; otherwise the driver's failure.
+    ///
+    /// # Panics
+    /// If the buffers are of different streams.
+    pub fn copy_to_front(&self, from: &DeviceBuffer<T>) -> Result<(), CudaError> {
+        assert_eq!(self.stream.raw(), from.stream.raw(), "one stream orders both buffers' work");
+        if from.length > self.length {
+            return Err(CudaError::Shape {
+                what: "room for another buffer's elements",
+                needs: from.length,
+                has: self.length,
+            });
+        }
+        if from.is_empty() {
+            return Ok(());
+        }
+        self.stream.context().bind()?;
+        // SAFETY: both ranges have this many bytes and are different allocations, made and freed in this stream's order.
+        let code = unsafe {
+            let bytes = from.size_bytes();
+            sys::cuMemcpyDtoDAsync_v2(self.pointer, from.pointer, bytes, self.stream.raw())
+        };
+        self.stream.context().check("cuMemcpyDtoDAsync", code)
     }
 
     /// Copies all elements to the device, from any host memory (about 8 GB/s), and waits for it.
@@ -246,24 +276,6 @@ impl<T: DeviceData> DeviceBuffer<T> {
         // SAFETY: all elements were written, and every bit pattern is a `T`.
         unsafe { elements.set_len(self.length) };
         Ok(elements)
-    }
-
-    /// Starts copying all elements from pinned memory (about 55 GB/s), which comes back when the copy is done.
-    ///
-    /// # Errors
-    /// [`CudaError::Shape`] unless the lengths are equal; otherwise the driver's failure.
-    pub fn write_pinned(&mut self, from: PinnedBuffer<T>) -> Result<Pending<T>, CudaError> {
-        self.require("pinned elements to write", from.len())?;
-        if !self.is_empty() {
-            self.stream.context().bind()?;
-            // SAFETY: both ranges have this many bytes; `Pending` keeps the host memory until the copy is done.
-            let code = unsafe {
-                let bytes = self.size_bytes();
-                sys::cuMemcpyHtoDAsync_v2(self.pointer, from.as_ptr().cast(), bytes, self.stream.raw())
-            };
-            self.stream.context().check("cuMemcpyHtoDAsync", code)?;
-        }
-        Pending::new(from, &self.stream)
     }
 
     /// Starts copying all elements into pinned memory.

@@ -3,9 +3,9 @@
 //! Four floors; code may go down one floor at a time:
 //!
 //! ```text
-//! floor 4   backend/                         a proof's stages on one device: `DeviceBackend`
-//! floor 3   msm.rs ntt.rs quotient.rs       safe launchers, one per kernel file: check shapes, then launch
-//!           spmv.rs witness.rs synthetic.rs selftest.rs
+//! floor 4   backend/ generate.rs             a proof's stages on one device: `DeviceBackend`; test parameters
+//! floor 3   msm.rs ntt.rs quotient.rs lagrange.rs fold.rs    safe launchers, one per kernel file: check shapes, then launch
+//!           spmv.rs witness.rs fixed_base.rs synthetic.rs selftest.rs
 //! floor 2   context.rs stream.rs             owned handles, thread-bound; memory charged to reservations
 //!           memory.rs module.rs staging.rs
 //! floor 1   sys.rs error.rs                  raw calls with results as c_int; CudaError
@@ -27,6 +27,10 @@
 pub mod backend;
 mod context;
 mod error;
+pub mod fixed_base;
+mod fold;
+pub mod generate;
+mod lagrange;
 mod memory;
 mod module;
 pub mod msm;
@@ -42,6 +46,7 @@ pub mod witness;
 
 pub use context::{devices, ComputeCapability, Context, DeviceInfo};
 pub use error::CudaError;
+pub use fold::CudaTransform;
 pub use memory::{DeviceBuffer, DeviceData, DeviceSlice, Pending, PinnedBuffer, PinnedPool, Reservation};
 pub use module::{kernel_images, kernel_targets, Arguments, Function, KernelImage, LaunchShape, Module};
 pub use ntt::{NttDomain, NttKernels, PassKernelInfo};

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::policy::msm_plan::{MsmPlan, ACCUMULATE_THREADS, PAIR_THREADS};
 pub use points::CurvePoint;
-pub use sum::MsmSum;
+pub use sum::{MsmScratch, MsmSum};
 
 /// Pinned memory kept for results: about 18 KiB each.
 const IDLE_RESULT_BYTES: usize = 1 << 20;
@@ -161,13 +161,45 @@ impl MsmKernels {
         reservation: &Reservation,
         plan: &MsmPlan,
     ) -> Result<MsmSum<P>, CudaError> {
-        if plan.group != P::GROUP || !plan.is_possible() {
-            let needs = MsmPlan::max_chunk_points(plan.window_bits.max(1)) as usize;
-            let has = plan.chunk_points as usize;
-            return Err(CudaError::Shape { what: "a plan of the points' group that can be run", needs, has });
-        }
-        MsmSum::new(self.kernels.clone(), stream, reservation, plan)
+        self.begin_with(reservation, self.scratch(stream, reservation, plan)?)
     }
+
+    /// Memory that several sums of this plan may use in turns, in this stream: [`MsmPlan::scratch_bytes`].
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn scratch(
+        &self,
+        stream: &Stream,
+        reservation: &Reservation,
+        plan: &MsmPlan,
+    ) -> Result<MsmScratch, CudaError> {
+        if !plan.is_possible() {
+            return Err(impossible(plan));
+        }
+        MsmScratch::new(stream, reservation, plan)
+    }
+
+    /// As [`Self::begin`], by the plan and in the stream of `scratch`; allocates [`MsmPlan::kept_bytes`].
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn begin_with<P: CurvePoint>(
+        &self,
+        reservation: &Reservation,
+        scratch: MsmScratch,
+    ) -> Result<MsmSum<P>, CudaError> {
+        if scratch.plan().group != P::GROUP {
+            return Err(impossible(scratch.plan()));
+        }
+        MsmSum::new(self.kernels.clone(), reservation, scratch)
+    }
+}
+
+fn impossible(plan: &MsmPlan) -> CudaError {
+    let needs = MsmPlan::max_chunk_points(plan.window_bits.max(1)) as usize;
+    let has = plan.chunk_points as usize;
+    CudaError::Shape { what: "a plan of the points' group that can be run", needs, has }
 }
 
 /// A finished sum on its way to the host.

@@ -7,7 +7,8 @@ use std::ffi::CStr;
 use blst::blst_fr;
 
 use super::{
-    Arguments, Context, CudaError, DeviceBuffer, Function, LaunchShape, Module, Reservation, Stream,
+    Arguments, Context, CudaError, DeviceBuffer, DeviceData, Function, LaunchShape, Module, Reservation,
+    Stream,
 };
 use crate::policy::ntt_plan::{self, NttPlan, Order, Pass, Step, Vector};
 
@@ -16,11 +17,12 @@ pub(super) const ELEMENT_THREADS: u32 = 256;
 /// `ntt_twiddles` makes so many entries per block.
 const TWIDDLES_PER_BLOCK: u32 = 2048;
 
-/// The kernels of `ntt.cu` and `quotient.cu` in a context.
+/// The kernels of `ntt.cu`, `quotient.cu` and `lagrange.cu` in a context.
 pub struct NttKernels {
     passes: PassKernels,
     twiddles: Function,
     pub(super) quotient: super::quotient::QuotientKernels,
+    pub(super) lagrange: super::lagrange::LagrangeKernels,
 }
 
 struct PassKernels {
@@ -86,7 +88,8 @@ impl NttKernels {
             tiny: module.function(c"ntt_tiny")?,
         };
         let quotient = super::quotient::QuotientKernels::load(context)?;
-        Ok(Self { passes, twiddles: module.function(c"ntt_twiddles")?, quotient })
+        let lagrange = super::lagrange::LagrangeKernels::load(context)?;
+        Ok(Self { passes, twiddles: module.function(c"ntt_twiddles")?, quotient, lagrange })
     }
 
     /// Tables for transforms of `2^domain_log2` values, [`ntt_plan::domain_table_bytes`] of them, made on the device
@@ -227,6 +230,7 @@ impl NttKernels {
             ("ntt_from_bit_reversed_far", &kernels.from_bit_reversed_far),
         ];
         named.extend(self.quotient.pass_functions());
+        named.extend(self.lagrange.pass_functions());
         let tile = tile_shape(ntt_plan::MAX_TILE_LOG2, ntt_plan::MAX_TILE_LOG2);
         let info = |(name, function): (&'static str, &Function)| {
             Ok(PassKernelInfo {
@@ -263,9 +267,9 @@ pub(super) struct Borrowed<'s> {
 }
 
 /// Makes `stream` wait for the streams of `buffers`, where they are others.
-pub(super) fn ordered_after<'s>(
+pub(super) fn ordered_after<'s, T: DeviceData>(
     stream: &'s Stream,
-    buffers: &[&DeviceBuffer<blst_fr>],
+    buffers: &[&DeviceBuffer<T>],
 ) -> Result<Borrowed<'s>, CudaError> {
     for buffer in buffers.iter().filter(|buffer| buffer.stream().raw() != stream.raw()) {
         stream.wait_for(&buffer.stream().record()?)?;
@@ -275,7 +279,7 @@ pub(super) fn ordered_after<'s>(
 
 impl Borrowed<'_> {
     /// Makes the buffers' streams wait for this one, so that they are read and freed after it.
-    pub(super) fn release(self, buffers: &[&DeviceBuffer<blst_fr>]) -> Result<(), CudaError> {
+    pub(super) fn release<T: DeviceData>(self, buffers: &[&DeviceBuffer<T>]) -> Result<(), CudaError> {
         for buffer in buffers.iter().filter(|buffer| buffer.stream().raw() != self.stream.raw()) {
             buffer.stream().wait_for(&self.stream.record()?)?;
         }

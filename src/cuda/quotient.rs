@@ -58,6 +58,11 @@ impl QuotientKernels {
         }
     }
 
+    /// The first pass to bit-reversed order, from rows.
+    pub(super) fn rows_pass(&self) -> &Function {
+        &self.rows_pass
+    }
+
     /// All pass kernels with their names, for reports.
     pub(super) fn pass_functions(&self) -> Vec<(&'static str, &Function)> {
         vec![

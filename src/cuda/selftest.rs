@@ -137,7 +137,7 @@ impl SelfTest {
         let num_cases = whole("bytes of cases", cases.len(), operation.case_bytes)?;
         let function = self.function(&format!("selftest_{}", operation.name))?;
         let d_cases = DeviceBuffer::from_slice(&self.reservation, &self.stream, cases)?;
-        let mut d_results: DeviceBuffer<u8> =
+        let d_results: DeviceBuffer<u8> =
             DeviceBuffer::new(&self.reservation, &self.stream, num_cases as usize * operation.result_bytes)?;
         d_results.fill_bytes(0xa5)?;
         let shape = LaunchShape::for_elements(num_cases, SELFTEST_THREADS);

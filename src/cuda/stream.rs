@@ -1,12 +1,12 @@
 //! Streams and events.
 
 use std::ffi::{c_int, c_void};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::rc::Rc;
 
 use super::error::CudaCode;
 use super::{sys, Context, CudaError};
+use crate::error::catch;
 
 /// Which of two streams with waiting work the device serves first. A running block is never interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,7 +115,7 @@ impl Stream {
 unsafe extern "C" fn call_boxed(data: *mut c_void) {
     // SAFETY: made by `notify` from this very type, and called once.
     let wake = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) };
-    if catch_unwind(AssertUnwindSafe(wake)).is_err() {
+    if catch(wake).is_err() {
         tracing::error!("a completion callback panicked on the driver's thread");
     }
 }

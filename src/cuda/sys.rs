@@ -87,6 +87,12 @@ extern "C" {
         bytes: usize,
         stream: CUstream,
     ) -> c_int;
+    pub(super) fn cuMemcpyDtoDAsync_v2(
+        to: CUdeviceptr,
+        from: CUdeviceptr,
+        bytes: usize,
+        stream: CUstream,
+    ) -> c_int;
     pub(super) fn cuMemsetD8Async(to: CUdeviceptr, value: u8, bytes: usize, stream: CUstream) -> c_int;
 
     pub(super) fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) -> c_int;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::deadline::Deadlines;
 use super::memory::HostBudgets;
 use crate::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
 use crate::actors::scheduler::SchedulerConfig;
@@ -93,6 +94,9 @@ pub struct EngineConfig {
     pub shape_cache_dir: Option<PathBuf>,
     /// Folder in which the verdict on a parameter file is kept. `None`: every point is checked at every load.
     pub verdict_dir: Option<PathBuf>,
+    /// Whether proving keys are used folded ([`crate::groth16::fold`]) where the fold is beside the parameter file. One that
+    /// is not to be used is logged, and the plain key takes its place.
+    pub use_folds: bool,
     /// Bytes of host memory that circuits (shape and SRS) and witnesses may take together. Whoever
     /// comes first in the queue gets what is free; idle circuits are let go for those that wait. One witness and one
     /// circuit are always let through, and so is the circuit of a CRITICAL job. Too low: parameter files are read again
@@ -103,8 +107,8 @@ pub struct EngineConfig {
     pub max_queued_jobs: usize,
     /// How often one partition is given to a device before its job fails. At least 1.
     pub max_attempts: u32,
-    /// Worker threads for decoding, synthesis and verification. 0: these run inside the actor, one after the other;
-    /// for simulations on a paused clock only.
+    /// Worker threads for decoding, synthesis and verification. 0: these run inside the actor, one after the other, where the
+    /// engine is started on the current arbiter, for simulations on a paused clock; elsewhere it is one thread.
     pub synthesis_threads: usize,
     /// Which actors share a thread.
     pub arbiter_layout: ArbiterLayout,
@@ -126,12 +130,14 @@ pub struct EngineConfig {
     pub batches: BatchPolicy,
     /// How long a device may take to open before it counts as lost.
     pub device_start_limit: Duration,
-    /// Restarts of one device actor within [`EngineConfig::restart_window`] before it is quarantined.
+    /// Restarts of one device actor, or of the Synthesizer, within [`EngineConfig::restart_window`] before it is quarantined.
     pub max_restarts: u32,
     /// See [`EngineConfig::max_restarts`]; also the window in which a device's failures are counted.
     pub restart_window: Duration,
-    /// How long a quarantined device is left alone before it is tried once more.
+    /// How long a quarantined device, or Synthesizer, is left alone before it is tried once more.
     pub quarantine: Duration,
+    /// How long the engine's own actors may take to answer.
+    pub deadlines: Deadlines,
     /// How often actors look at what no message tells them.
     pub pace: Pace,
     /// Who is told what happens; see [`crate::telemetry::event_log`]. Off: costs nothing.
@@ -171,6 +177,7 @@ impl Default for EngineConfig {
             params_dir: PathBuf::from("/var/tmp/filecoin-proof-parameters"),
             shape_cache_dir: None,
             verdict_dir: None,
+            use_folds: true,
             host_memory_budget_bytes: budgets.engine_bytes,
             max_queued_jobs: 256,
             max_attempts: 3,
@@ -182,11 +189,12 @@ impl Default for EngineConfig {
             device: DeviceConfig::default(),
             aging_step: Duration::from_secs(300),
             affinity_limit: Duration::from_secs(30),
-            batches: BatchPolicy { max_partitions: 32, max_time: Duration::from_secs(120) },
+            batches: BatchPolicy::default(),
             device_start_limit: Duration::from_secs(60),
             max_restarts: 3,
             restart_window: Duration::from_secs(60),
             quarantine: Duration::from_secs(60),
+            deadlines: Deadlines::default(),
             pace: Pace::default(),
             events: EventSink::off(),
             workers: Workers::Threads,
@@ -194,11 +202,14 @@ impl Default for EngineConfig {
     }
 }
 
+type Spawners = Vec<Arc<dyn DeviceSpawner>>;
+type Roles = Vec<(DeviceId, Role)>;
+
 impl EngineConfig {
-    /// The same, as the Supervisor takes it.
-    pub(super) fn into_supervisor(self) -> SupervisorConfig {
+    /// The devices, a fallback among them if there is to be one, and what each is for.
+    fn devices_and_roles(&self) -> (Spawners, Roles) {
         let mut devices: Vec<_> = self.devices.iter().map(DeviceSpec::spawner).collect();
-        let mut roles: Vec<(DeviceId, Role)> = devices
+        let mut roles: Roles = devices
             .iter()
             .map(|spawner| {
                 let is_reserved = self.reserved_for_critical.contains(&spawner.device_id());
@@ -210,8 +221,12 @@ impl EngineConfig {
             roles.push((cpu.device_id(), Role::Fallback));
             devices.push(cpu);
         }
-        let scheduler = SchedulerConfig {
-            devices: roles,
+        (devices, roles)
+    }
+
+    fn scheduler(&self, devices: Roles) -> SchedulerConfig {
+        SchedulerConfig {
+            devices,
             max_queued_jobs: self.max_queued_jobs,
             max_attempts: self.max_attempts,
             retained_results: self.retained_results,
@@ -219,7 +234,7 @@ impl EngineConfig {
             max_synthesizing: self.synthesis_threads.max(1),
             queue: QueuePolicy { aging_step: self.aging_step, affinity_limit: self.affinity_limit },
             batches: self.batches,
-            warmup: self.warmup,
+            warmup: self.warmup.clone(),
             idle_limit: self.idle_limit,
             health: HealthPolicy {
                 window: self.restart_window,
@@ -229,16 +244,23 @@ impl EngineConfig {
             },
             pace: self.pace,
             events: self.events.clone(),
-        };
+        }
+    }
+
+    /// The same, as the Supervisor takes it.
+    pub(super) fn into_supervisor(self) -> SupervisorConfig {
+        let (devices, roles) = self.devices_and_roles();
+        let scheduler = self.scheduler(roles);
         SupervisorConfig {
             devices,
-            device: self.device,
+            device: DeviceConfig { batches: self.batches, ..self.device },
             layout: self.arbiter_layout,
             scheduler,
             synthesizer: SynthesizerConfig {
                 params_dir: self.params_dir,
                 shape_cache_dir: self.shape_cache_dir,
                 verdict_dir: self.verdict_dir,
+                use_folds: self.use_folds,
                 decoders: self.decoders,
                 max_waiting_decodes: self.max_queued_jobs.max(1),
             },

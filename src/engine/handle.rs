@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::block::block_on;
 use super::Engine;
-use crate::error::EngineError;
+use crate::error::{EngineError, ScheduleError};
 use crate::ids::JobId;
 use crate::messages::job::{CancelOutcome, JobAccepted, JobEvent, JobResult, JobTicket};
 
@@ -86,14 +86,14 @@ impl JobHandle {
     /// Waits for the end.
     ///
     /// # Errors
-    /// Why there is no proof.
+    /// Why there is no proof. [`ScheduleError::Stopped`]: the engine ended before the job did.
     pub async fn wait(&self) -> JobResult {
         let mut result = self.result.clone();
         let ended = result.wait_for(Option::is_some).await;
         match ended {
             Ok(result) => result.clone().expect("waited until there is one"),
             // The Scheduler died with its table.
-            Err(_) => Err(EngineError::Internal { what: "the engine stopped before the job ended".into() }),
+            Err(_) => Err(ScheduleError::Stopped.into()),
         }
     }
 

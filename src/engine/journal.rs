@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::system::StartedJournal;
-use super::{block_on, internal, Engine, JobHandle};
+use super::{internal, no_answer, Engine, JobHandle};
 use crate::error::{EngineError, ScheduleError};
 use crate::ids::JobId;
 use crate::journal::{JobRecord, JournalConfig, JournalWriter, OpenJournal, Recovery, Store};
@@ -78,35 +78,38 @@ impl Engine {
     /// ([`RecoveredJob::process_ends`]).
     ///
     /// # Errors
-    /// [`EngineError::Schedule`] if the engine stops before.
+    /// [`EngineError::Schedule`] if the engine stops before, or its Synthesizer was given up, which decodes them;
+    /// [`EngineError::NoAnswer`] if it takes longer than [`super::Deadlines::recovery`], as it does while requests cannot be
+    /// read from the disk.
     pub async fn wait_recovered(&self) -> Result<(), EngineError> {
         self.wait_recovery(|recovery| recovery.is_done).await
     }
 
-    async fn wait_recovery(&self, is_reached: impl FnMut(&Recovery) -> bool) -> Result<(), EngineError> {
+    async fn wait_recovery(&self, mut is_reached: impl FnMut(&Recovery) -> bool) -> Result<(), EngineError> {
         let Some(journal) = &self.inner.journal else { return Ok(()) };
         let mut recovery = journal.recovery.clone();
-        let reached = recovery.wait_for(is_reached).await;
-        reached.map(drop).map_err(|_| ScheduleError::Draining.into())
-    }
-
-    /// As [`Engine::wait_recovered`], blocking.
-    ///
-    /// # Errors
-    /// As [`Engine::wait_recovered`].
-    pub fn wait_recovered_blocking(&self) -> Result<(), EngineError> {
-        block_on(self.wait_recovered())
+        let limit = self.inner.deadlines.recovery;
+        let settled = recovery.wait_for(|recovery| is_reached(recovery) || recovery.hindered.is_some());
+        let recovery = match self.inner.clock.within(limit, settled).await {
+            Some(settled) => settled.map_err(|_| self.unreachable())?.clone(),
+            None => return Err(no_answer("recover the jobs of a journal", limit)),
+        };
+        match recovery.hindered.clone() {
+            Some(reason) if !is_reached(&recovery) => Err(ScheduleError::NoSynthesizer(reason).into()),
+            _ => Ok(()),
+        }
     }
 
     /// A handle to a job that is known by its number: one of an earlier process, or one that was detached. `None`: it
     /// is not known, or not any more. One that is held back is waited for.
     ///
     /// # Errors
-    /// [`EngineError::Schedule`] if the engine has stopped.
+    /// As [`Engine::wait_recovered`], while it may still come; [`EngineError::Schedule`] if the engine has stopped,
+    /// [`EngineError::NoAnswer`] if it does not answer in time.
     pub async fn attach(&self, job: JobId) -> Result<Option<JobHandle>, EngineError> {
         self.wait_recovery(|recovery| recovery.is_done && !recovery.held_back.contains(&job)).await?;
-        let accepted =
-            self.inner.links.attach.send(AttachJob { job }).await.map_err(|_| self.unreachable())?;
+        let links = &self.inner.links;
+        let accepted = self.ask_scheduler("attach to a job", &links.attach, AttachJob { job }).await?;
         match accepted {
             Some(accepted) => self.acknowledge(accepted).await.map(Some),
             None => Ok(None),
@@ -117,17 +120,9 @@ impl Engine {
     /// there is none, or it is not known any more.
     ///
     /// # Errors
-    /// [`EngineError::Schedule`] if the engine has stopped.
+    /// [`EngineError::Schedule`] if the engine has stopped, [`EngineError::NoAnswer`] if it does not answer in time.
     pub async fn find(&self, name: &str) -> Result<Option<JobId>, EngineError> {
         let find = FindJob { name: name.to_owned() };
-        self.inner.links.find.send(find).await.map_err(|_| self.unreachable())
-    }
-
-    /// As [`Engine::attach`], blocking. Not for the threads of an async runtime.
-    ///
-    /// # Errors
-    /// As [`Engine::attach`].
-    pub fn attach_blocking(&self, job: JobId) -> Result<Option<JobHandle>, EngineError> {
-        block_on(self.attach(job))
+        self.ask_scheduler("find a job", &self.inner.links.find, find).await
     }
 }

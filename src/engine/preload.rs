@@ -40,13 +40,15 @@ impl Engine {
     /// # Errors
     /// At once if it can never fit: [`crate::error::ScheduleError::HostMemory`] on the host,
     /// [`crate::error::DeviceError::Plan`] on any device, each with what it needs and what there is.
-    /// [`EngineError::Srs`] if its key cannot be used.
+    /// [`EngineError::Srs`] if its key cannot be used, [`EngineError::NoAnswer`] if it takes longer than
+    /// [`super::Deadlines::preload`]; it is loaded all the same.
     pub async fn preload(&self, what: Preload) -> Result<CircuitLoaded, EngineError> {
         let Preload { workload, pinned, on_devices } = what;
         let span = tracing::info_span!("preload", circuit = %workload.circuit());
         let priority = Priority::of(workload.kind());
         let command = PreloadCircuit { workload, pinned, on_devices, priority, span };
-        self.inner.links.preload.send(command).await.map_err(|_| self.unreachable())?
+        let limit = self.inner.deadlines.preload;
+        self.ask("preload a circuit", &self.inner.links.preload, command, limit).await?
     }
 
     /// As [`Engine::preload`], blocking.
@@ -63,7 +65,8 @@ impl Engine {
     /// [`crate::error::ScheduleError::CircuitInUse`] while a job of it has not ended.
     pub async fn evict(&self, circuit: &CircuitId) -> Result<CircuitEvicted, EngineError> {
         let command = EvictCircuit { circuit: circuit.clone() };
-        self.inner.links.evict.send(command).await.map_err(|_| self.unreachable())?
+        // It waits for the devices, each of which answers at once.
+        self.ask_scheduler("evict a circuit", &self.inner.links.evict, command).await?
     }
 
     /// As [`Engine::evict`], blocking.

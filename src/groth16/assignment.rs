@@ -92,6 +92,35 @@ struct WitnessSystem {
     aux_assignment: Vec<Scalar>,
 }
 
+/// What a constraint system that takes values alone answers to all else: rows and names are nothing to it, and pieces made
+/// apart are put together.
+macro_rules! takes_values_alone {
+    () => {
+        fn enforce<A, AR, LA, LB, LC>(&mut self, _: A, _: LA, _: LB, _: LC)
+        where
+            A: FnOnce() -> AR,
+            AR: Into<String>,
+            LA: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+            LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+            LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+        {
+        }
+
+        fn push_namespace<NR: Into<String>, N: FnOnce() -> NR>(&mut self, _: N) {}
+
+        fn pop_namespace(&mut self) {}
+
+        fn get_root(&mut self) -> &mut Self::Root {
+            self
+        }
+
+        fn is_extensible() -> bool {
+            true
+        }
+    };
+}
+pub(super) use takes_values_alone;
+
 /// Appends `n` zeros to `values` and returns them.
 fn grow(values: &mut Vec<Scalar>, n: usize) -> &mut [Scalar] {
     let start = values.len();
@@ -126,27 +155,7 @@ impl ConstraintSystem<Scalar> for WitnessSystem {
         Ok(Variable::new_unchecked(Index::Input(self.input_assignment.len() - 1)))
     }
 
-    fn enforce<A, AR, LA, LB, LC>(&mut self, _: A, _: LA, _: LB, _: LC)
-    where
-        A: FnOnce() -> AR,
-        AR: Into<String>,
-        LA: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-        LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-        LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-    {
-    }
-
-    fn push_namespace<NR: Into<String>, N: FnOnce() -> NR>(&mut self, _: N) {}
-
-    fn pop_namespace(&mut self) {}
-
-    fn get_root(&mut self) -> &mut Self::Root {
-        self
-    }
-
-    fn is_extensible() -> bool {
-        true
-    }
+    takes_values_alone!();
 
     fn extend(&mut self, other: &Self) {
         self.input_assignment.extend_from_slice(&other.input_assignment[1..]);

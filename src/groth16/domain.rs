@@ -77,6 +77,52 @@ pub fn quotient_bytes(domain_log2: u32) -> u64 {
     32 * (2 * n + table + coset_powers)
 }
 
+/// What the quotient of a satisfied witness is in the Lagrange basis, but for what `C·w` adds, which a folded key has in its
+/// points (`groth16/fold.rs`): `t_j = (ã_j b_j + a_j b̃_j) / n²` for each row of the domain, `[n]`, where `ã` are the
+/// values of `X a'(X)`. Zero wherever `a` and `b` both are.
+///
+/// `a`, `b`: row values, `[num_rows]` each. Memory: three vectors of `n`, two of them the given ones, and an eighth of
+/// one for twiddles. Four transforms: the coefficients of `a`, each times its index, and back; and so for `b`.
+///
+/// # Panics
+/// If there are more than `n` rows, another number of them in `b`, or `domain_log2` is above 31.
+pub fn lagrange_quotient(a: Vec<Scalar>, b: Vec<Scalar>, domain_log2: u32) -> Vec<Scalar> {
+    assert!(domain_log2 < Scalar::S, "domain of 2^{domain_log2}, limit 2^{}", Scalar::S - 1);
+    assert_eq!(a.len(), b.len(), "as many rows of b as of a");
+    let [a, mut b] = [a, b].map(|values| padded(values, 1 << domain_log2));
+    let twiddles = Twiddles::new(domain_log2);
+    let indices = IndexFactors::new(domain_log2);
+    // Both transforms together read at negated indices.
+    let differentiate = |values: &mut Vec<Scalar>| {
+        to_bit_reversed(values, 0, &twiddles);
+        indices.scale(values);
+        from_bit_reversed(values, 0, &twiddles);
+    };
+    let mask = a.len() - 1;
+    let for_each = |values: &mut [Scalar], visit: &(dyn Fn(usize, &mut Scalar) + Sync)| {
+        let values = values.par_iter_mut().enumerate().with_min_len(MIN_TASK_LEN);
+        values.for_each(|(index, value)| visit(index.wrapping_neg() & mask, value));
+    };
+    let mut t = a.clone();
+    differentiate(&mut t);
+    for_each(&mut t, &|negated, t| *t *= b[negated]);
+    differentiate(&mut b);
+    for_each(&mut b, &|negated, b| *b *= a[negated]);
+    drop(a);
+    t.par_iter_mut().zip(&b).with_min_len(MIN_TASK_LEN).for_each(|(t, b)| *t += b);
+    t[1..].reverse();
+    t
+}
+
+/// Bytes that [`lagrange_quotient`] works in.
+pub fn lagrange_quotient_bytes(domain_log2: u32) -> u64 {
+    let n = 1u64 << domain_log2;
+    let low = MIN_TASK_LEN as u64;
+    let index_factors = low.min(n) + (n / low).max(1);
+    let table = 1 << domain_log2.saturating_sub(1 + skipped_bits(domain_log2));
+    32 * (3 * n + table + index_factors)
+}
+
 /// In-place inverse NTT over the domain of `values.len()` points (natural order in and out).
 /// Used by the parameter generator for the Lagrange coefficients at tau.
 ///
@@ -101,16 +147,16 @@ fn padded(mut values: Vec<Scalar>, n: usize) -> Vec<Scalar> {
 }
 
 /// A primitive root of unity of order `2^log2`: bellperson's `omega`.
-fn root_of_unity(log2: u32) -> Scalar {
+pub(super) fn root_of_unity(log2: u32) -> Scalar {
     (log2..Scalar::S).fold(Scalar::ROOT_OF_UNITY, |root, _| root.square())
 }
 
-fn inverse_of_power_of_two(log2: u32) -> Scalar {
+pub(super) fn inverse_of_power_of_two(log2: u32) -> Scalar {
     Scalar::TWO_INV.pow_vartime([u64::from(log2)])
 }
 
 /// `brv(index)` in `bits` bits.
-fn bit_reverse(index: usize, bits: u32) -> usize {
+pub(super) fn bit_reverse(index: usize, bits: u32) -> usize {
     if bits == 0 {
         0
     } else {
@@ -119,15 +165,14 @@ fn bit_reverse(index: usize, bits: u32) -> usize {
 }
 
 /// `[factor · base^brv(i)]` for `i < 2^bits`, `brv` in `bits` bits.
-fn bit_reversed_powers(factor: Scalar, base: Scalar, bits: u32) -> Vec<Scalar> {
-    let mut powers = Vec::with_capacity(1 << bits);
-    powers.push(factor);
-    for bit in (0..bits).rev() {
+pub(super) fn bit_reversed_powers(factor: Scalar, base: Scalar, bits: u32) -> Vec<Scalar> {
+    let mut powers = vec![factor; 1 << bits];
+    for k in 0..bits {
         // Entries from 2^k on have bit k set, which is bit `bits - 1 - k` of the exponent.
-        let step = base.pow_vartime([1u64 << bit]);
-        let next: Vec<Scalar> =
-            powers.par_iter().with_min_len(MIN_TASK_LEN).map(|power| step * power).collect();
-        powers.extend_from_slice(&next);
+        let step = base.pow_vartime([1u64 << (bits - 1 - k)]);
+        let (known, next) = powers.split_at_mut(1 << k);
+        let pairs = next[..1 << k].par_iter_mut().zip(&*known).with_min_len(MIN_TASK_LEN);
+        pairs.for_each(|(next, power)| *next = step * power);
     }
     powers
 }
@@ -374,6 +419,36 @@ impl CosetPowers {
     }
 }
 
+/// The factors `j / n³` of the coefficients of `X^j` at place `p`, `j = -brv(p) mod n`: two short tables whose sums they
+/// are. A transform has left `n` times the coefficients there.
+struct IndexFactors {
+    /// `(n - brv(low part)) / n³`
+    low: Vec<Scalar>,
+    /// `brv(high part) / n³`
+    high: Vec<Scalar>,
+}
+
+impl IndexFactors {
+    fn new(domain_log2: u32) -> Self {
+        let low_bits = domain_log2.min(MIN_TASK_LEN.trailing_zeros());
+        let high_bits = domain_log2 - low_bits;
+        let scale = inverse_of_power_of_two(3 * domain_log2);
+        let scaled = |index: usize| Scalar::from(index as u64) * scale;
+        let low = (0..1 << low_bits)
+            .map(|part| scaled((1 << domain_log2) - (bit_reverse(part, low_bits) << high_bits)))
+            .collect();
+        let high = (0..1 << high_bits).map(|part| scaled(bit_reverse(part, high_bits))).collect();
+        Self { low, high }
+    }
+
+    fn scale(&self, values: &mut [Scalar]) {
+        values.par_chunks_exact_mut(self.low.len()).zip(&self.high).for_each(|(values, high)| {
+            values.iter_mut().zip(&self.low).for_each(|(value, low)| *value *= low - high);
+        });
+        values[0] = Scalar::ZERO;
+    }
+}
+
 /// The bit-reversed place of index `-i`, from that of `i`: negation keeps the lowest set bit and complements those
 /// above it, which are the bits below the highest in the place.
 fn negated(place: usize) -> usize {
@@ -472,6 +547,31 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// `h(ω^j) = n t_j - (X c'(X))(ω^j) / n`, by l'Hôpital's rule, and no value where both rows are zero.
+        #[test]
+        fn the_lagrange_quotient_gives_the_quotients_values(num_rows in 1usize..200, spare_log2 in 0u32..3, seed: u64) {
+            let domain_log2 = num_rows.next_power_of_two().trailing_zeros() + spare_log2;
+            let n = 1usize << domain_log2;
+            let (mut a, mut b) = (random_scalars(num_rows, seed), random_scalars(num_rows, seed ^ 1));
+            let zeros: Vec<usize> = (0..num_rows).filter(|row| (seed >> (row % 64)) & 3 == 0).collect();
+            zeros.iter().for_each(|&row| (a[row], b[row]) = (Scalar::ZERO, Scalar::ZERO));
+            let c: Vec<Scalar> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
+            let t = lagrange_quotient(a.clone(), b.clone(), domain_log2);
+            prop_assert_eq!(t.len(), n);
+            prop_assert!(zeros.iter().all(|&row| t[row] == Scalar::ZERO));
+            prop_assert!(t[num_rows..].iter().all(|t| *t == Scalar::ZERO));
+            let mut derivative = padded(c.clone(), n);
+            intt(&mut derivative);
+            derivative.iter_mut().enumerate().for_each(|(index, value)| *value *= Scalar::from(index as u64));
+            let h = quotient(a, b, domain_log2, |rows| rows.copy_from_slice(&c));
+            let (omega, n_inverse) = (root_of_unity(domain_log2), inverse_of_power_of_two(domain_log2));
+            for j in [0, 1, n / 2, n - 1] {
+                let x = omega.pow_vartime([j as u64]);
+                let expected = evaluate(&h, x) + evaluate(&derivative, x) * n_inverse;
+                prop_assert_eq!(t[j % n] * Scalar::from(n as u64), expected);
+            }
+        }
 
         /// a·b - c = h·(X^n - 1) at a random point, for any number of rows on any domain that holds them.
         #[test]

@@ -9,6 +9,7 @@
 //! shape x witness -> row values        shape/evaluate.rs   a = A·w, b = B·w, c = C·w
 //! row values -> quotient               domain.rs      coefficients of (a·b - c) / Z
 //! queries x scalars -> QuerySums       msm.rs, prover.rs
+//! key, shape -> Fold (once)           fold.rs   C is part of its points, the quotient is taken in values
 //! vk, QuerySums, r, s -> Proof         proof.rs, prover.rs
 //! vk, public inputs, Proof -> verdict  verify.rs
 //! ```
@@ -16,6 +17,7 @@
 pub mod assignment;
 pub mod density;
 pub mod domain;
+pub mod fold;
 pub mod generate;
 pub mod msm;
 pub mod packed;

@@ -7,6 +7,7 @@ use blstrs::Scalar;
 use ff::Field;
 
 use crate::error::SynthesisError;
+use crate::groth16::assignment::takes_values_alone;
 use crate::groth16::packed::{NotABit, Packer};
 use crate::groth16::sink::{self, Sink, Synthesis, Wants};
 use crate::groth16::{Assignment, PackedWitness, R1csShape};
@@ -162,27 +163,7 @@ impl ConstraintSystem<Scalar> for PackingSystem<'_> {
         Ok(Variable::new_unchecked(Index::Input(self.inputs.len() - 1)))
     }
 
-    fn enforce<A, AR, LA, LB, LC>(&mut self, _: A, _: LA, _: LB, _: LC)
-    where
-        A: FnOnce() -> AR,
-        AR: Into<String>,
-        LA: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-        LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-        LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
-    {
-    }
-
-    fn push_namespace<NR: Into<String>, N: FnOnce() -> NR>(&mut self, _: N) {}
-
-    fn pop_namespace(&mut self) {}
-
-    fn get_root(&mut self) -> &mut Self::Root {
-        self
-    }
-
-    fn is_extensible() -> bool {
-        true
-    }
+    takes_values_alone!();
 
     fn extend(&mut self, other: &Self) {
         self.inputs.extend_from_slice(&other.inputs[1..]);

@@ -9,8 +9,9 @@ use rand_core::{CryptoRng, RngCore};
 
 use crate::error::{SrsError, SynthesisError};
 use crate::groth16::density::Density;
-use crate::groth16::domain::quotient;
+use crate::groth16::domain::{lagrange_quotient, quotient};
 use crate::groth16::msm::{msm_g1, msm_g1_packed, msm_g1_uniform, msm_g2, msm_g2_packed, PackedScalars};
+use crate::groth16::srs::QuotientBasis;
 use crate::groth16::{Matrix, PackedWitness, Proof, R1csShape, Srs, VerifyingKey};
 
 /// The proof's blinding values. A secret: `Debug` prints neither.
@@ -51,18 +52,28 @@ impl fmt::Debug for QuerySums {
     }
 }
 
-/// Sum over the H query; `quotient` is [`crate::groth16::domain::quotient`]'s result.
+/// Sum over the H query; `quotient` is [`divide`]'s result in the key's basis.
 ///
 /// # Panics
 /// This and the other sums panic if the SRS has another number of points than the circuit needs
 /// ([`Srs::check_fits`] comes first), or the witness is of another circuit.
 pub fn sum_h(srs: &Srs, quotient: Vec<Scalar>) -> G1Projective {
-    msm_g1_uniform(&srs.h, quotient)
+    match srs.basis {
+        QuotientBasis::Coefficients => msm_g1_uniform(&srs.h, quotient),
+        // Rows whose values of A and B are zero are not even looked at.
+        QuotientBasis::Lagrange => msm_g1(&srs.h, &quotient),
+    }
 }
 
-/// Sum over the L query: all aux variables.
+/// Sum over the L query: all aux variables, and of a folded key the inputs too.
 pub fn sum_l(srs: &Srs, shape: &R1csShape, witness: &PackedWitness) -> G1Projective {
-    msm_g1_packed(&srs.l, PackedScalars { density: None, classes: shape.classes(), witness })
+    let num_inputs = match srs.basis {
+        QuotientBasis::Coefficients => 0,
+        QuotientBasis::Lagrange => shape.num_inputs(),
+    };
+    let (inputs, aux) = srs.l.split_at(num_inputs);
+    msm_g1(inputs, &witness.inputs[..num_inputs])
+        + msm_g1_packed(aux, PackedScalars { density: None, classes: shape.classes(), witness })
 }
 
 /// Sum over the A query: all inputs, and the aux variables that occur in A.
@@ -93,14 +104,14 @@ fn inputs_of_b(shape: &R1csShape, witness: &PackedWitness) -> Vec<Scalar> {
     shape.b_input_density().iter_ones().map(|input| witness.inputs[input]).collect()
 }
 
-/// Row values and their quotient: two vectors of the domain's size at a time, since the values of C are made once those
-/// of B are not needed any more.
+/// Row values and the coefficients of their quotient: two vectors of the domain's size at a time, since the values of C are
+/// made once those of B are not needed any more.
 ///
 /// # Errors
 /// [`SynthesisError::ShapeMismatch`] if the witness is of another shape.
 pub fn quotient_of(shape: &R1csShape, witness: &PackedWitness) -> Result<Vec<Scalar>, SynthesisError> {
     let [a, b] = evaluate(shape, witness)?;
-    divide(shape, witness, a, b)
+    divide(shape, witness, QuotientBasis::Coefficients, a, b)
 }
 
 /// The row values of A and B: what of a witness the quotient starts from.
@@ -111,20 +122,25 @@ pub fn evaluate(shape: &R1csShape, witness: &PackedWitness) -> Result<[Vec<Scala
     Ok([shape.evaluate(Matrix::A, witness)?, shape.evaluate(Matrix::B, witness)?])
 }
 
-/// The quotient, from [`evaluate`]'s row values.
+/// The quotient as a key of this basis needs it, from [`evaluate`]'s row values: its coefficients, or its values on the
+/// domain but for what C adds ([`lagrange_quotient`]).
 ///
 /// # Errors
 /// As [`quotient_of`].
 pub fn divide(
     shape: &R1csShape,
     witness: &PackedWitness,
+    basis: QuotientBasis,
     a: Vec<Scalar>,
     b: Vec<Scalar>,
 ) -> Result<Vec<Scalar>, SynthesisError> {
     shape.check_fits(witness)?;
-    Ok(quotient(a, b, shape.domain_log2(), |c| {
-        shape.evaluate_into(Matrix::C, witness, c).expect("it was just seen to fit");
-    }))
+    Ok(match basis {
+        QuotientBasis::Coefficients => quotient(a, b, shape.domain_log2(), |c| {
+            shape.evaluate_into(Matrix::C, witness, c).expect("it was just seen to fit");
+        }),
+        QuotientBasis::Lagrange => lagrange_quotient(a, b, shape.domain_log2()),
+    })
 }
 
 /// Puts the proof together (Groth16, section 3.2; bellperson `prover/native.rs`):
@@ -153,8 +169,9 @@ pub fn prove(
     blinding: &Blinding,
 ) -> Result<Proof, ProveError> {
     srs.check_fits(shape)?;
+    let [a, b] = evaluate(shape, witness)?;
     let sums = QuerySums {
-        h: sum_h(srs, quotient_of(shape, witness)?),
+        h: sum_h(srs, divide(shape, witness, srs.basis, a, b)?),
         l: sum_l(srs, shape, witness),
         a: sum_a(srs, shape, witness),
         b_g1: sum_b_g1(srs, shape, witness),
@@ -183,16 +200,29 @@ pub fn check_witness(
     witness: &PackedWitness,
     public_inputs: &[Scalar],
 ) -> Result<(), SynthesisError> {
+    check_inputs(shape, witness, public_inputs)?;
+    shape.check_satisfied(witness)
+}
+
+/// As [`check_witness`] without the constraints, which take the time: seconds of a core for PoRep of 32 GiB.
+///
+/// # Errors
+/// [`SynthesisError::ShapeMismatch`] or [`SynthesisError::PublicInput`].
+pub fn check_inputs(
+    shape: &R1csShape,
+    witness: &PackedWitness,
+    public_inputs: &[Scalar],
+) -> Result<(), SynthesisError> {
     let (needs, has) = (shape.num_inputs() - 1, public_inputs.len());
     if needs != has {
         return Err(SynthesisError::ShapeMismatch { what: "public inputs of the verifier", needs, has });
     }
     shape.check_fits(witness)?;
     let own_inputs = &witness.inputs[1..];
-    if let Some(index) = own_inputs.iter().zip(public_inputs).position(|(own, needed)| own != needed) {
-        return Err(SynthesisError::PublicInput { index });
+    match own_inputs.iter().zip(public_inputs).position(|(own, needed)| own != needed) {
+        Some(index) => Err(SynthesisError::PublicInput { index }),
+        None => Ok(()),
     }
-    shape.check_satisfied(witness)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 
 mod builder;
 mod classify;
+mod compare;
 mod digest;
 mod evaluate;
 mod image;
@@ -33,8 +34,7 @@ pub use image::{ImageLayout, Table, TILE_ROWS};
 #[cfg(test)]
 pub(super) use patterns::INPUT;
 pub(super) use patterns::{Pattern, PatternTable, Variable};
-use rows::SPAN;
-pub(super) use rows::{Rows, Run};
+pub(super) use rows::{Rows, Run, SPAN};
 
 use crate::groth16::density::{Density, RankedDensity};
 use crate::groth16::VariableClasses;
@@ -243,6 +243,26 @@ impl R1csShape {
             for (code, coefficient) in self.rows.patterns().row(id)[matrix].iter() {
                 let column = self.column(anchors.variable(code));
                 visit(row, column, &self.coefficients[coefficient as usize]);
+            }
+        });
+    }
+
+    /// Some rows of a matrix times any vector of `num_inputs + num_aux`, inputs first, on the calling thread: calls `visit` with a
+    /// row's number and each of its terms. In field arithmetic throughout: for checks, and not for witnesses.
+    ///
+    /// # Panics
+    /// If there are not so many rows.
+    pub(in crate::groth16) fn multiply_rows(
+        &self,
+        matrix: Matrix,
+        rows: Range<usize>,
+        vector: impl Fn(usize) -> Scalar,
+        mut visit: impl FnMut(usize, Scalar),
+    ) {
+        self.rows.for_each(rows, |row, id, anchors| {
+            for (code, coefficient) in self.rows.patterns().row(id)[matrix as usize].iter() {
+                let value = vector(self.column(anchors.variable(code)));
+                visit(row, value * self.coefficients[coefficient as usize]);
             }
         });
     }

@@ -21,13 +21,25 @@ pub struct VerifyingKey {
     pub ic: Vec<G1Affine>,
 }
 
+/// What the quotient is given by, and with it what `h` and `l` of an [`Srs`] hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum QuotientBasis {
+    /// By its coefficients: a key as parameter files hold it.
+    #[default]
+    Coefficients,
+    /// By its values on the domain: a key that was folded ([`crate::groth16::fold`]). `h` has a point for each row of
+    /// the domain, `l` one for each input and then one for each aux variable.
+    Lagrange,
+}
+
 /// A proving key. Points are affine, in blst's Montgomery form (96 B in G1, 192 B in G2); none is the identity
-/// when it came from a file.
+/// when it came from a file; a folded one has the identity for inputs that it needs no point for.
 pub struct Srs {
     pub vk: VerifyingKey,
-    /// `tau^i * Z(tau) / delta`: domain - 1 points.
+    pub basis: QuotientBasis,
+    /// `tau^i * Z(tau) / delta`: domain - 1 points. Of a folded key, their transform: as many as the domain has.
     pub h: Vec<blst_p1_affine>,
-    /// One point per aux variable.
+    /// One point per aux variable. Of a folded key, one per input before them.
     pub l: Vec<blst_p1_affine>,
     /// All inputs, then the aux variables that occur in A.
     pub a: Vec<blst_p1_affine>,
@@ -40,6 +52,7 @@ pub struct Srs {
 impl fmt::Debug for Srs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Srs")
+            .field("basis", &self.basis)
             .field("h", &self.h.len())
             .field("l", &self.l.len())
             .field("a", &self.a.len())
@@ -64,17 +77,26 @@ impl Srs {
     pub fn check_fits(&self, shape: &R1csShape) -> Result<(), SrsError> {
         let counts =
             [self.vk.ic.len(), self.h.len(), self.l.len(), self.a.len(), self.b_g1.len(), self.b_g2.len()];
-        check_counts(shape, counts.map(|count| count as u64))
+        check_counts(shape, self.basis, counts.map(|count| count as u64))
     }
 }
 
 /// `counts`: points of `ic`, `h`, `l`, `a`, `b_g1`, `b_g2`.
-pub(super) fn check_counts(shape: &R1csShape, counts: [u64; 6]) -> Result<(), SrsError> {
+pub(super) fn check_counts(
+    shape: &R1csShape,
+    basis: QuotientBasis,
+    counts: [u64; 6],
+) -> Result<(), SrsError> {
+    let domain_size = 1 << shape.domain_log2();
+    let (num_h, num_l) = match basis {
+        QuotientBasis::Coefficients => (domain_size - 1, shape.num_aux()),
+        QuotientBasis::Lagrange => (domain_size, shape.num_inputs() + shape.num_aux()),
+    };
     let num_b = shape.b_input_density().count_ones() + shape.b_aux_density().count_ones();
     let needs = [
         ("ic", shape.num_inputs()),
-        ("h", (1 << shape.domain_log2()) - 1),
-        ("l", shape.num_aux()),
+        ("h", num_h),
+        ("l", num_l),
         ("a", shape.num_inputs() + shape.a_aux_density().count_ones()),
         ("b_g1", num_b),
         ("b_g2", num_b),

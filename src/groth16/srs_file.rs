@@ -19,8 +19,9 @@ use std::sync::Arc;
 use blst::{blst_p1_affine, blst_p2_affine};
 
 use self::reader::SrsReader;
-use self::verdict::Verdict;
+pub(super) use self::verdict::Verdict;
 use crate::error::SrsError;
+use crate::groth16::srs::QuotientBasis;
 use crate::groth16::{R1csShape, Srs, VerifyingKey};
 
 pub(crate) use self::point::{invert_each, RawPoint, BATCH_POINTS};
@@ -152,7 +153,7 @@ impl SrsCounts {
     /// [`SrsError::Mismatch`] naming the first count that differs.
     pub fn check_fits(&self, shape: &R1csShape) -> Result<(), SrsError> {
         let counts = [self.ic, self.h, self.l, self.a, self.b_g1, self.b_g2];
-        super::srs::check_counts(shape, counts.map(u64::from))
+        super::srs::check_counts(shape, QuotientBasis::Coefficients, counts.map(u64::from))
     }
 }
 
@@ -168,13 +169,20 @@ pub fn read_counts(path: &Path) -> Result<SrsCounts, SrsError> {
     Ok(SrsCounts { ic, h, l, a, b_g1, b_g2, file_bytes: metadata.len() })
 }
 
+/// The digest that this file had when it was last read with this folder of verdicts, if it seems to be that file still: by
+/// inode, size and time. For estimates, which cannot wait for gigabytes to be read.
+pub fn likely_sha256(path: &Path, verdict_dir: &Path) -> Option<[u8; 32]> {
+    let (_, metadata) = open(path).ok()?;
+    Verdict::likely_sha256(&metadata, verdict_dir)
+}
+
 /// Opens a regular file (opening a pipe would wait for a writer) and takes its metadata from the handle, so that both
 /// are of the same file.
 fn open(path: &Path) -> Result<(File, Metadata), SrsError> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => {
             let circuit = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            SrsError::Missing { circuit, path: path.into() }
+            SrsError::Missing { circuit, path: path.into(), advice: None }
         }
         _ => io_error(path, error),
     };
@@ -209,8 +217,8 @@ fn check_digest(path: &Path, needs: Option<[u8; 32]>, has: [u8; 32]) -> Result<(
 fn check_subgroup(srs: &Srs, path: &Path, is_stopped: Stop<'_>) -> Result<(), SrsError> {
     check_vk_subgroup(&srs.vk, path, is_stopped)?;
     let in_g1 = [("h", &srs.h), ("l", &srs.l), ("a", &srs.a), ("b_g1", &srs.b_g1)];
-    check_sections(path, in_g1, is_stopped)?;
-    check_sections(path, [("b_g2", &srs.b_g2)], is_stopped)
+    check_sections(path, in_g1.map(|(name, points)| (name, points.as_slice())), is_stopped)?;
+    check_sections(path, [("b_g2", srs.b_g2.as_slice())], is_stopped)
 }
 
 fn check_vk_subgroup(vk: &VerifyingKey, path: &Path, is_stopped: Stop<'_>) -> Result<(), SrsError> {
@@ -221,17 +229,17 @@ fn check_vk_subgroup(vk: &VerifyingKey, path: &Path, is_stopped: Stop<'_>) -> Re
     let head_g2 =
         [g2("vk.beta_g2", &vk.beta_g2), g2("vk.gamma_g2", &vk.gamma_g2), g2("vk.delta_g2", &vk.delta_g2)];
     let ic: Vec<_> = vk.ic.iter().map(blst_p1_affine::from_affine).collect();
-    check_sections(path, head_g1.each_ref().map(|(name, point)| (*name, point)), is_stopped)?;
-    check_sections(path, head_g2.each_ref().map(|(name, point)| (*name, point)), is_stopped)?;
-    check_sections(path, [("vk.ic", &ic)], is_stopped)
+    check_sections(path, head_g1.each_ref().map(|(name, point)| (*name, point.as_slice())), is_stopped)?;
+    check_sections(path, head_g2.each_ref().map(|(name, point)| (*name, point.as_slice())), is_stopped)?;
+    check_sections(path, [("vk.ic", ic.as_slice())], is_stopped)
 }
 
-fn check_sections<P: RawPoint, const N: usize>(
+pub(super) fn check_sections<P: RawPoint, const N: usize>(
     path: &Path,
-    sections: [(&'static str, &Vec<P>); N],
+    sections: [(&'static str, &[P]); N],
     is_stopped: Stop<'_>,
 ) -> Result<(), SrsError> {
-    let parts = sections.map(|(_, points)| points.as_slice());
+    let parts = sections.map(|(_, points)| points);
     let checked = subgroup::check(&parts, is_stopped);
     if is_stopped() {
         return Err(stopped(path));

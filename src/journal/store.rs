@@ -2,7 +2,6 @@
 //! thread, but for simulations.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use super::record::{JobRecord, ResultRecord};
 use super::request::decode_request;
 use super::schema::{self, Found, Trials, JOBS, REQUESTS, RESULTS};
 use crate::circuits::Undecoded;
-use crate::error::{panic_text, JournalError};
+use crate::error::{catch, JournalError};
 use crate::ids::JobId;
 
 /// Files of fewer bytes are not worth the writes.
@@ -147,9 +146,8 @@ impl Store {
     pub fn open(medium: Medium, retention: Retention) -> Result<(Self, Contents), JournalError> {
         let path = medium.path();
         // The library checks what it reads, and still must not take an engine down over a damaged file.
-        let opened = catch_unwind(AssertUnwindSafe(|| open(&medium)));
-        let (database, contents) =
-            opened.unwrap_or_else(|panic| Err(damaged(&path, panic_text(panic.as_ref()))))?;
+        let opened = catch(|| open(&medium));
+        let (database, contents) = opened.unwrap_or_else(|what| Err(damaged(&path, what)))?;
         let mut index = ResultIndex::default();
         for result in &contents.results {
             index.insert(result.job.job, result.finished_unix_ms);
@@ -174,11 +172,11 @@ impl Store {
     pub fn commit(&mut self, ops: Vec<Op>, now_unix_ms: u64) -> Result<Vec<JobId>, JournalError> {
         self.backlog.extend(ops);
         let ops = std::mem::take(&mut self.backlog);
-        let written = catch_unwind(AssertUnwindSafe(|| self.write(&ops, now_unix_ms)));
+        let written = catch(|| self.write(&ops, now_unix_ms));
         let what = match written {
             Ok(Ok(surplus)) => return Ok(surplus),
             Ok(Err(error)) => error.to_string(),
-            Err(panic) => panic_text(panic.as_ref()),
+            Err(what) => what,
         };
         // What the library holds may be half of the change. Opened anew it is what is on the disk.
         self.database.close();
@@ -252,7 +250,7 @@ impl Drop for Store {
             return;
         }
         let Ok(database) = self.database.get() else { return };
-        let closed = catch_unwind(AssertUnwindSafe(|| schema::end_process(&database)));
+        let closed = catch(|| schema::end_process(&database));
         if !matches!(closed, Ok(Ok(()))) {
             tracing::warn!("the journal could not be closed: its unfinished jobs count as cut off");
         }
@@ -274,7 +272,7 @@ impl Shared {
     fn close(&self) {
         let closed = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Closing writes, and may find the disk as unusable as the write before it.
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(closed)));
+        let dropped = catch(|| drop(closed));
         if dropped.is_err() {
             tracing::error!(path = %self.medium.path().display(), "closing the journal panicked");
         }
@@ -300,19 +298,19 @@ impl Reader {
     /// be told now.
     pub fn request(&self, job: JobId) -> Result<Undecoded, JournalError> {
         let path = self.database.medium.path();
-        let read = catch_unwind(AssertUnwindSafe(|| -> Result<_, redb::Error> {
+        let read = catch(|| -> Result<_, redb::Error> {
             let database = self.database.get()?;
             let reading = database.begin_read()?;
             let found = reading.open_table(REQUESTS)?.get(job.0)?;
             Ok(found.map(|bytes| decode_request(bytes.value())))
-        }));
+        });
         let what = match read {
             Ok(Ok(Some(Ok(request)))) => return Ok(request),
             Ok(Ok(Some(Err(what)))) => what,
             Ok(Ok(None)) => "it is missing".to_owned(),
             Ok(Err(redb::Error::Corrupted(what))) => what,
             Ok(Err(error)) => return Err(JournalError::Unreadable { path, what: error.to_string() }),
-            Err(panic) => panic_text(panic.as_ref()),
+            Err(what) => what,
         };
         Err(damaged(&path, format!("request of job {job}: {what}")))
     }

@@ -117,6 +117,9 @@ pub struct PartitionProved {
     pub device: DeviceId,
     pub proof: Proof,
     pub timings: StageTimings,
+    /// For how long it waited there for others to share a pass with, and what the others took of that. It says how busy the
+    /// queue is, not how fast the device.
+    pub waited_for_others: Duration,
     /// Highest device memory in use for this partition, without the resident SRS, as the backend measured it.
     pub memory_peak_bytes: u64,
     /// What the plan had foreseen for the same.

@@ -26,6 +26,8 @@ pub struct DeviceReady {
     /// Further lanes that take CRITICAL work only.
     pub num_critical_lanes: u32,
     pub memory: DeviceMemory,
+    /// As [`crate::backend::DeviceBackend::checks_rows`] says.
+    pub checks_rows: bool,
     pub address: DeviceAddress,
 }
 
@@ -99,11 +101,21 @@ impl fmt::Display for ActorName {
     }
 }
 
-/// Fact, Supervisor -> Scheduler: an actor died (panic) and is being rebuilt; what it held must be given again.
+/// Fact, Supervisor -> Scheduler: the Synthesizer or a device died (panic); what it held must be given again. Its
+/// successor's `SynthesizerReady` or `DeviceReady` follows, unless it is withdrawn.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct ActorDied {
     pub actor: ActorName,
+}
+
+/// Fact, Supervisor -> Scheduler: the Synthesizer died too often.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct SynthesizerWithdrawn {
+    /// It will not be tried again: nothing will ever be decoded, synthesized or verified.
+    pub is_permanent: bool,
+    pub reason: String,
 }
 
 /// Why a device is out of service.

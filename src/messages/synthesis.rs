@@ -140,7 +140,9 @@ pub struct CircuitMeasured {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct PrepareCircuit {
-    /// Any job of the circuit: it knows how to record the shape and where the SRS is.
+    pub circuit: CircuitId,
+    pub source: SrsSource,
+    /// Any job of the circuit: it knows how to record the shape.
     pub workload: Arc<dyn Workload>,
     pub priority: Priority,
     /// Stops the loading at its next piece.
@@ -188,6 +190,16 @@ pub struct CircuitFailed {
     pub error: CircuitError,
 }
 
+/// Whether every constraint is checked before a witness counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsCheck {
+    /// Yes: what has the witness proves without looking at it.
+    All,
+    /// No: whatever device proves it looks at a sample of the constraints. The others are looked at if a proof of it does not
+    /// verify, before anybody is blamed for that.
+    ByDevice,
+}
+
 /// Command: make and check one partition's witness. Answered by [`WitnessSynthesized`] or [`SynthesisFailed`],
 /// unless cancelled before it began.
 #[derive(Debug, Message)]
@@ -196,13 +208,14 @@ pub struct SynthesizeWitness {
     pub at: WorkRef,
     pub workload: Arc<dyn Workload>,
     pub circuit: Arc<PreparedCircuit>,
+    pub rows: RowsCheck,
     pub priority: Priority,
     pub cancel: CancelFlag,
     pub lease: MemoryLease,
     pub span: tracing::Span,
 }
 
-/// Fact: a witness that satisfies its circuit.
+/// Fact: a witness that satisfies its circuit, as far as that was to be checked.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct WitnessSynthesized {
@@ -224,7 +237,7 @@ impl fmt::Debug for WitnessSynthesized {
     }
 }
 
-/// Fact: no witness, and why. The same inputs fail again.
+/// Fact: no witness, and why; or that a witness whose proof does not verify is none. The same inputs fail again.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct SynthesisFailed {
@@ -238,9 +251,12 @@ pub struct UnverifiedProof {
     pub at: WorkRef,
     pub proof: Proof,
     pub public_inputs: Arc<[Scalar]>,
+    /// The witness, if its constraints were not all checked.
+    pub unchecked: Option<Arc<PackedWitness>>,
 }
 
-/// Command: verify proofs of one circuit. Answered by [`ProofsVerified`].
+/// Command: verify proofs of one circuit. Answered by [`ProofsVerified`], after [`SynthesisFailed`] for each proof that does
+/// not verify and whose unchecked witness is found to satisfy nothing.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct VerifyProofs {

@@ -22,7 +22,7 @@ use crossbeam_channel::{bounded, Receiver, RecvTimeoutError, Sender, TryRecvErro
 use super::{digest_file, VerifiedFiles, Wanted};
 use crate::error::ParamsError;
 
-pub use mirror::Mirror;
+pub use mirror::{Authorities, Mirror};
 use partial::PartialFile;
 
 /// Filecoin's own gateway.

@@ -5,9 +5,10 @@
 //! and a bounded time, and only while nothing more urgent waits: a batch changes the order within a priority level, never
 //! between levels (see [`crate::policy::queue`]).
 //!
-//! What a batch shares: the queries that are resident, which are loaded once. The partitions of a batch do **not** share a
-//! pass over queries that are streamed: no backend can do that yet, each partition streams for itself. Every partition has
-//! a result of its own, whatever it was batched with.
+//! What a batch shares: the queries that are resident, which are loaded once; and on a device that can do so, one pass over
+//! those that are streamed ([`crate::policy::shared_pass`]): the partitions wait for each other there, for no longer than
+//! a batch may take, and never where no other is on its way. Every partition has a result of its own, whatever it was batched
+//! with.
 
 use std::time::Duration;
 
@@ -19,6 +20,13 @@ pub struct BatchPolicy {
     pub max_partitions: u32,
     /// From the batch's first partition on.
     pub max_time: Duration,
+}
+
+impl Default for BatchPolicy {
+    /// Three sectors' partitions, and two minutes.
+    fn default() -> Self {
+        Self { max_partitions: 32, max_time: Duration::from_secs(120) }
+    }
 }
 
 /// What one device is in the middle of. Times count from the engine's start.

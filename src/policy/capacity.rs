@@ -10,8 +10,10 @@ use crate::backend::Stage;
 use crate::error::PlanError;
 use crate::policy::msm_plan::Group;
 use crate::policy::plan::{
-    least_budget_bytes, plan, plan_with_resident, ProvePlan, Query, QuerySet, ShapeSummary, SrsSummary,
+    least_budget_bytes, plan, plan_with_resident, Evaluation, ProvePlan, Query, QuerySet, ShapeSummary,
+    SrsSummary,
 };
+use crate::policy::shared_pass::{max_members, MAX_MEMBERS, PASS_QUERIES};
 
 /// Where the constants of this file come from.
 pub const RATES_SOURCE: &str =
@@ -23,6 +25,8 @@ const QUOTIENT_NS: f64 = 0.070;
 const G1_UNIFORM_NS: [(f64, f64); 4] = [(20.0, 8.72), (22.0, 7.01), (24.0, 6.32), (26.0, 5.75)];
 const G1_BITS_NS: [(f64, f64); 3] = [(22.0, 1.80), (24.0, 1.67), (26.0, 1.40)];
 const G2_BITS_NS: [(f64, f64); 2] = [(22.0, 5.05), (24.0, 3.96)];
+/// Nanoseconds per row of A and B evaluated on the device, the expansion of the witness among them: 9.8 ms of PoRep 32 GiB.
+const EVALUATE_NS: f64 = 0.0755;
 /// Copies to the device, in bytes a second: 391 MB in 43 ms (the upload of a PoRep 8 MiB partition).
 const COPY_BYTES_PER_S: f64 = 9.1e9;
 /// Window sums to a proof, on the host: 2 ms (the same partition).
@@ -38,6 +42,8 @@ pub struct Machine {
     pub host_budget_bytes: u64,
     /// Partitions that one GPU proves side by side, if their memory allows.
     pub num_lanes: u32,
+    /// Partitions of one circuit that a GPU goes on with, and that may share a pass over what it streams.
+    pub batch_partitions: u32,
 }
 
 /// What of a circuit decides the answer.
@@ -76,11 +82,17 @@ pub struct DeviceCapacity {
     /// With less than this nothing can be proved.
     pub least_budget_bytes: u64,
     pub lanes: u32,
-    /// Queries that stay on the device.
+    /// What stays on the device: `matrices`, and queries.
     pub resident: Vec<&'static str>,
     pub resident_bytes: u64,
+    /// Where row values are made: `device`, by the matrices that are kept there, or `host`.
+    pub evaluation: &'static str,
     /// What every partition copies anew of the proving key.
     pub streamed_bytes: u64,
+    /// What is copied of it once for all partitions of a pass.
+    pub shared_bytes: u64,
+    /// How many those are at most; 1: passes are not shared.
+    pub shared_by: u32,
     /// Of one partition, without resident queries.
     pub work_peak_bytes: u64,
     /// Resident queries and all lanes.
@@ -111,7 +123,7 @@ pub struct HostCapacity {
 /// How fast.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Speed {
-    /// Of one partition alone on a device whose queries are resident.
+    /// Of one partition alone on a device whose queries are resident, or with others on one that shares passes.
     pub partition_ms: f64,
     /// Of all devices, if the host makes witnesses fast enough: what that takes is not counted.
     pub partitions_per_s: f64,
@@ -223,23 +235,34 @@ fn host_of(machine: &Machine, circuit: &CircuitFigures) -> Result<HostCapacity, 
 
 fn device_of(machine: &Machine, circuit: &CircuitFigures, plan: &ProvePlan, lanes: u32) -> DeviceCapacity {
     let (shape, srs) = (&circuit.shape, &circuit.srs);
-    let streamed: u64 = Query::ALL
-        .into_iter()
-        .filter(|query| !plan.resident.contains(*query))
-        .map(|query| srs.resident_bytes(QuerySet::NONE.with(query)))
-        .sum();
+    let members = machine.batch_partitions.min(MAX_MEMBERS);
+    let shared_by = max_members(shape, srs, plan, members).max(1);
+    let is_shared = |query: &Query| shared_by > 1 && PASS_QUERIES.contains(query);
+    let streamed = Query::ALL.into_iter().filter(|query| !plan.resident.contains(*query));
+    let (shared, alone): (Vec<Query>, Vec<Query>) = streamed.partition(is_shared);
+    let num_bytes =
+        |queries: Vec<Query>| srs.resident_bytes(queries.into_iter().fold(QuerySet::NONE, QuerySet::with));
+    // One job alone brings no more.
+    let shared_in_job = shared_by.min(circuit.num_partitions.max(1));
+    let matrices = plan.resident.has_shape().then_some("matrices");
     let stages = Stage::ALL.map(|stage| StageCapacity {
         stage: stage.as_str(),
         work_bytes: plan.stage_bytes[stage.index()],
-        ms: rounded(stage_ms(stage, circuit, plan)),
+        ms: rounded(stage_ms(stage, circuit, plan, shared_in_job)),
     });
     DeviceCapacity {
         budget_bytes: machine.device_budget_bytes,
         least_budget_bytes: least_budget_bytes(shape, srs),
         lanes,
-        resident: plan.resident.iter().map(name_of).collect(),
+        resident: matrices.into_iter().chain(plan.resident.iter().map(name_of)).collect(),
         resident_bytes: plan.resident_bytes,
-        streamed_bytes: streamed,
+        evaluation: match plan.evaluation {
+            Evaluation::Device => "device",
+            Evaluation::Host => "host",
+        },
+        streamed_bytes: num_bytes(alone),
+        shared_bytes: num_bytes(shared),
+        shared_by,
         work_peak_bytes: plan.work_peak_bytes(),
         peak_bytes: (plan.resident_bytes + u64::from(lanes) * plan.work_peak_bytes())
             .min(machine.device_budget_bytes),
@@ -267,23 +290,27 @@ fn speed_of(circuit: &CircuitFigures, device: &DeviceCapacity, gpus: u32, concur
     }
 }
 
-fn stage_ms(stage: Stage, circuit: &CircuitFigures, plan: &ProvePlan) -> f64 {
+fn stage_ms(stage: Stage, circuit: &CircuitFigures, plan: &ProvePlan, shared_by: u32) -> f64 {
     let (shape, srs) = (&circuit.shape, &circuit.srs);
     let domain = f64::from(shape.domain_log2).exp2();
     match stage {
         Stage::Upload => copy_ms(circuit.witness_bytes),
-        // Not measured at these sizes.
-        Stage::Evaluate => 0.0,
+        Stage::Evaluate => match plan.evaluation {
+            Evaluation::Device => EVALUATE_NS * shape.num_rows as f64 / 1e6,
+            // The rows of A and B; what making them takes the host was not measured.
+            Evaluation::Host => copy_ms(2 * 32 * shape.num_rows),
+        },
         Stage::Quotient => QUOTIENT_NS * domain * f64::from(shape.domain_log2.max(1)) / 1e6,
         Stage::Assemble => ASSEMBLE_MS,
         Stage::SumH | Stage::SumL | Stage::SumA | Stage::SumBG1 | Stage::SumBG2 => {
-            let query = Query::ALL.into_iter().find(|query| query.stage() == stage);
-            let query = query.expect("every sum has its query");
+            let query = Query::of_stage(stage).expect("every sum has its query");
             let ms = sum_ms(query, srs.num_points(query));
+            let copied_for = if PASS_QUERIES.contains(&query) { shared_by } else { 1 };
             if plan.resident.contains(query) {
                 ms
             } else {
-                ms.max(copy_ms(srs.resident_bytes(QuerySet::NONE.with(query))))
+                let copy_ms = copy_ms(srs.resident_bytes(QuerySet::NONE.with(query)));
+                ms.max(copy_ms / f64::from(copied_for))
             }
         }
     }
@@ -341,12 +368,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::policy::plan::EvaluationSummary;
 
     const GIB: u64 = 1 << 30;
 
     fn machine(num_gpus: u32, vram_gib: u64, ram_gib: u64) -> Machine {
         let (device_budget_bytes, host_budget_bytes) = (vram_gib * GIB, ram_gib * GIB);
-        Machine { num_gpus, device_budget_bytes, host_budget_bytes, num_lanes: 2 }
+        Machine { num_gpus, device_budget_bytes, host_budget_bytes, num_lanes: 2, batch_partitions: 32 }
     }
 
     fn figures(domain_log2: u32, b_per_mille: u64) -> CircuitFigures {
@@ -398,6 +426,40 @@ mod tests {
         assert!(roomy.speed.partitions_per_s > tight.speed.partitions_per_s);
     }
 
+    #[test]
+    fn b20_a_known_shape_is_evaluated_on_the_device() {
+        let evaluate = |circuit: &CircuitFigures| {
+            let device = capacity(&machine(1, 120, 200), circuit).unwrap().device;
+            let stage = device.stages.into_iter().find(|stage| stage.stage == "evaluate").unwrap();
+            (device.evaluation, stage.ms, device.resident_bytes)
+        };
+        let mut circuit = figures(24, 254);
+        let (place, host_ms, without_shape) = evaluate(&circuit);
+        assert_eq!(place, "host");
+        circuit.shape.evaluation = EvaluationSummary::known(Some(200_000), Some(10_000_000));
+        let (place, device_ms, with_shape) = evaluate(&circuit);
+        assert_eq!((place, with_shape - without_shape), ("device", 10_000_000));
+        assert!(device_ms * 20.0 < host_ms, "{device_ms} {host_ms}");
+    }
+
+    #[test]
+    fn b20_a_small_card_copies_most_of_a_key_once_for_several_partitions() {
+        let mut circuit = figures(27, 254);
+        circuit.shape.evaluation = EvaluationSummary::known(Some(1_700_000), Some(66_000_000));
+        let shares = capacity(&machine(1, 20, 200), &circuit).expect("a small card streams");
+        let alone = Machine { batch_partitions: 1, ..machine(1, 20, 200) };
+        let alone = capacity(&alone, &circuit).expect("a small card streams");
+        assert_eq!((alone.device.shared_by, alone.device.shared_bytes), (1, 0));
+        assert!(shares.device.shared_by >= 10, "{shares:?}");
+        let both = shares.device.streamed_bytes + shares.device.shared_bytes;
+        assert_eq!(both, alone.device.streamed_bytes);
+        assert!(shares.device.streamed_bytes * 3 < alone.device.streamed_bytes, "only h is copied each time");
+        assert!(shares.speed.partition_ms * 1.5 < alone.speed.partition_ms, "{shares:?} {alone:?}");
+        assert_eq!(shares.device.work_peak_bytes, alone.device.work_peak_bytes);
+        let large = capacity(&machine(1, 120, 200), &circuit).expect("a large card keeps all");
+        assert_eq!((large.device.shared_by, large.device.shared_bytes), (1, 0));
+    }
+
     proptest! {
         /// No answer promises more memory than there is; more memory is never slower; and it is the same every time.
         #[test]
@@ -413,7 +475,8 @@ mod tests {
                 prop_assert!(answer.host.peak_bytes <= small.host_budget_bytes);
                 prop_assert!(answer.concurrency >= 1 && answer.concurrency <= gpus * 2);
                 let larger = larger.expect("more memory takes as much");
-                prop_assert!(larger.device.streamed_bytes <= answer.device.streamed_bytes);
+                let copied = |device: &DeviceCapacity| device.streamed_bytes + device.shared_bytes;
+                prop_assert!(copied(&larger.device) <= copied(&answer.device));
             }
         }
     }

@@ -307,6 +307,18 @@ impl MsmPlan {
         }
     }
 
+    /// Of it what a sum keeps between two chunks: buckets, and room for its result. Sums of the same plan that take their
+    /// chunks in turns, in one stream, have a set of these each and the rest in common.
+    pub fn kept_bytes(&self) -> u64 {
+        let window_sums = u64::from(self.num_windows()) * self.group.window_sum_bytes();
+        self.total_buckets() * self.group.sum_bytes() + window_sums
+    }
+
+    /// Of it what is of use within a chunk alone, or at the end.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.bytes().saturating_sub(self.kept_bytes())
+    }
+
     /// All device memory of a sum, from its beginning to its end.
     pub fn bytes(&self) -> u64 {
         let MsmBytes { buckets, offsets, terms, affine, slots, reduction } = self.bytes_by_use();

@@ -17,6 +17,8 @@ pub struct DeviceView {
     /// Credits left for CRITICAL work only.
     pub free_critical_lanes: u32,
     pub num_lanes: u32,
+    /// Partitions that are there without a credit: they wait for others to share a pass with, or are in one.
+    pub num_beyond_credits: u32,
     pub health: Health,
     pub role: Role,
     /// The partition's SRS is resident there.
@@ -36,7 +38,8 @@ impl DeviceView {
 
     /// Under suspicion, a device gets one partition at a time.
     fn takes_more(&self) -> bool {
-        self.health != Health::Probation || self.free_lanes == self.num_lanes
+        let is_idle = self.free_lanes == self.num_lanes && self.num_beyond_credits == 0;
+        self.health != Health::Probation || is_idle
     }
 
     fn can_take(&self, wish: &Wish<'_>) -> bool {
@@ -101,8 +104,11 @@ pub fn place(wish: &Wish<'_>, devices: &[DeviceView]) -> Choice {
     let best = candidates.iter().filter(|d| d.can_take(wish)).min_by_key(|d| {
         let busy = (d.num_lanes - d.free_lanes.min(d.num_lanes)) * 1000 / d.num_lanes.max(1);
         let is_kept_free = d.role == Role::ReservedForCritical;
+        // One that gathers partitions has to do; one that is idle has not.
+        let gathers = d.num_beyond_credits > 0;
         let has_key = d.resident || d.in_batch;
-        (d.health, !is_kept_free, busy, !has_key, d.mean_time.unwrap_or(Duration::ZERO), d.id.clone())
+        let time = d.mean_time.unwrap_or(Duration::ZERO);
+        (d.health, !is_kept_free, busy, gathers, !has_key, time, d.id.clone())
     });
     match best {
         Some(best) if !is_worth_waiting(wish, best, &candidates) => Choice::Device(best.id.clone()),
@@ -136,6 +142,7 @@ mod tests {
             free_lanes,
             free_critical_lanes: 0,
             num_lanes: 2,
+            num_beyond_credits: 0,
             health,
             role: Role::General,
             resident: false,
@@ -183,6 +190,21 @@ mod tests {
         let devices = [device("a", 2, Health::Quarantined), device("b", 0, Health::Degraded)];
         assert_eq!(place_any(&devices, &[]), Choice::Wait);
         assert_eq!(place_any(&devices[..1], &["a"]), on("a"));
+    }
+
+    #[test]
+    fn an_idle_device_goes_before_one_that_gathers_partitions() {
+        let gathers = |health| DeviceView { num_beyond_credits: 3, in_batch: true, ..device("a", 2, health) };
+        let devices = [gathers(Health::Healthy), device("b", 2, Health::Healthy)];
+        assert_eq!(place_any(&devices, &[]), on("b"));
+        assert_eq!(place_any(&devices[..1], &[]), on("a"));
+        let one_lane_free = [gathers(Health::Healthy), device("b", 1, Health::Healthy)];
+        assert_eq!(place_any(&one_lane_free, &[]), on("a"), "it computes nothing yet");
+        assert_eq!(
+            place_any(&[gathers(Health::Probation)], &[]),
+            Choice::Wait,
+            "one at a time under suspicion"
+        );
     }
 
     #[test]

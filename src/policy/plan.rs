@@ -12,7 +12,7 @@
 //! upload     witness + two vectors of the domain's size (row values a, b; c is their product)
 //!            + where the device evaluates: the witness packed
 //! evaluate   the same
-//! quotient   witness + three vectors of the domain's size + the domain's tables
+//! quotient   witness + three vectors of the domain's size + the domain's tables, in either basis
 //! sum_h      witness + quotient + sum(h)
 //! sum_x      witness + sum(x)                    for l, a, b_g1, b_g2
 //! assemble   nothing
@@ -22,7 +22,8 @@
 
 use crate::backend::Stage;
 use crate::error::PlanError;
-use crate::groth16::domain::quotient_bytes;
+use crate::groth16::domain::{lagrange_quotient_bytes, quotient_bytes};
+use crate::groth16::srs::QuotientBasis;
 use crate::groth16::{R1csShape, Srs};
 use crate::policy::msm_plan::{best_window_bits, Group, MsmPlan, MIN_WINDOW_BITS};
 use crate::policy::ntt_plan::domain_table_bytes;
@@ -41,9 +42,9 @@ const SPARE_PER_SHAPE: u64 = 8;
 /// Fewest points of a chunk. Smaller ones are all launch overhead.
 const MIN_CHUNK_POINTS: u64 = 1 << 10;
 /// Most points that are added at a time: more no longer make the buckets' share smaller in a way that shows.
-const MAX_CHUNK_POINTS: u64 = 1 << 26;
+pub(super) const MAX_CHUNK_POINTS: u64 = 1 << 26;
 /// Most points that are streamed at a time: larger chunks no longer hide more of the transfer.
-const MAX_STREAMED_CHUNK_POINTS: u64 = 1 << 24;
+pub(super) const MAX_STREAMED_CHUNK_POINTS: u64 = 1 << 24;
 
 /// One of an SRS's queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,7 +58,7 @@ pub enum Query {
 
 impl Query {
     /// In the order in which room is given to them: `h` is by far the longest, and the others' witness is small
-    /// enough that several partitions could share one pass over them.
+    /// enough that several partitions can share one pass over them ([`crate::policy::shared_pass`]).
     pub const ALL: [Query; 5] = [Query::H, Query::L, Query::A, Query::BG1, Query::BG2];
 
     pub fn stage(self) -> Stage {
@@ -70,7 +71,12 @@ impl Query {
         }
     }
 
-    fn point_bytes(self) -> u64 {
+    /// The query that a stage sums up, if it is one of sums.
+    pub fn of_stage(stage: Stage) -> Option<Self> {
+        Self::ALL.into_iter().find(|query| query.stage() == stage)
+    }
+
+    pub(super) fn point_bytes(self) -> u64 {
         match self {
             Query::H | Query::L => G1_POINT_BYTES,
             Query::A | Query::BG1 => G1_POINT_BYTES + INDEX_BYTES,
@@ -149,6 +155,13 @@ pub struct EvaluationSummary {
     pub num_dense: u64,
 }
 
+impl EvaluationSummary {
+    /// Of a circuit of which both are known; `None`: the host evaluates.
+    pub fn known(num_dense: Option<u64>, shape_bytes: Option<u64>) -> Option<Self> {
+        Some(Self { shape_bytes: shape_bytes?, num_dense: num_dense? })
+    }
+}
+
 impl ShapeSummary {
     pub fn of(shape: &R1csShape) -> Self {
         Self {
@@ -169,13 +182,18 @@ impl ShapeSummary {
     }
 
     /// Bits and dense values on the device; the inputs are part of the witness there.
-    fn packed_bytes(&self) -> u64 {
+    pub(super) fn packed_bytes(&self) -> u64 {
         let num_dense = self.evaluation.map_or(0, |evaluation| evaluation.num_dense);
         SCALAR_BYTES * num_dense + WORD_BYTES * self.num_aux.div_ceil(64)
     }
 
+    /// The inputs' scalars.
+    pub(super) fn input_bytes(&self) -> u64 {
+        SCALAR_BYTES * self.num_inputs
+    }
+
     /// On the device, where each variable has its scalar.
-    fn witness_bytes(&self) -> u64 {
+    pub(super) fn witness_bytes(&self) -> u64 {
         SCALAR_BYTES * (self.num_inputs + self.num_aux)
     }
 
@@ -189,6 +207,8 @@ impl ShapeSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SrsSummary {
     num_points: [u64; 5],
+    /// Decides the host's memory for the quotient; on a device it takes three vectors either way.
+    basis: QuotientBasis,
     /// Queries and witness are read where the host holds them: nothing is copied, nothing is charged.
     in_place: bool,
 }
@@ -196,12 +216,19 @@ pub struct SrsSummary {
 impl SrsSummary {
     /// Points of `h`, `l`, `a`, `b_g1`, `b_g2`, to be copied to the device.
     pub fn new(num_points: [u64; 5]) -> Self {
-        Self { num_points, in_place: false }
+        Self { num_points, basis: QuotientBasis::Coefficients, in_place: false }
+    }
+
+    /// The same of a key that is used in this basis, with its numbers of points.
+    #[must_use]
+    pub fn in_basis(mut self, basis: QuotientBasis) -> Self {
+        self.basis = basis;
+        self
     }
 
     pub fn of(srs: &Srs) -> Self {
         let num_points = [srs.h.len(), srs.l.len(), srs.a.len(), srs.b_g1.len(), srs.b_g2.len()];
-        Self::new(num_points.map(|len| len as u64))
+        Self::new(num_points.map(|len| len as u64)).in_basis(srs.basis)
     }
 
     /// The same for a device that reads host memory.
@@ -226,6 +253,14 @@ impl SrsSummary {
     /// Device memory the given queries occupy, without the shape.
     pub fn resident_bytes(&self, queries: QuerySet) -> u64 {
         queries.iter().map(|query| self.query_bytes(query)).sum()
+    }
+}
+
+/// Host memory that the quotient is computed in.
+pub fn host_quotient_bytes(basis: QuotientBasis, domain_log2: u32) -> u64 {
+    match basis {
+        QuotientBasis::Coefficients => quotient_bytes(domain_log2),
+        QuotientBasis::Lagrange => lagrange_quotient_bytes(domain_log2),
     }
 }
 
@@ -446,7 +481,7 @@ impl<'a> Layout<'a> {
     fn host_stage_bytes(&self) -> [u64; 9] {
         Stage::ALL.map(|stage| match stage {
             Stage::Evaluate => 2 * self.shape.vector_bytes(),
-            Stage::Quotient => quotient_bytes(self.shape.domain_log2),
+            Stage::Quotient => host_quotient_bytes(self.srs.basis, self.shape.domain_log2),
             Stage::SumH => self.shape.vector_bytes(),
             Stage::Upload | Stage::SumL | Stage::SumA | Stage::SumBG1 | Stage::SumBG2 | Stage::Assemble => 0,
         })
@@ -538,19 +573,19 @@ impl<'a> Layout<'a> {
 }
 
 /// As many points as one window has buckets, so that sorting them is worth while.
-fn least_chunk_points(num_points: u64, window_bits: u32) -> u64 {
+pub(super) fn least_chunk_points(num_points: u64, window_bits: u32) -> u64 {
     num_points.min(MIN_CHUNK_POINTS.max(1 << window_bits))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
     const GIB: u64 = 1 << 30;
 
-    fn shapes() -> impl Strategy<Value = (ShapeSummary, SrsSummary)> {
+    pub fn shapes() -> impl Strategy<Value = (ShapeSummary, SrsSummary)> {
         let counts = (1u32..28).prop_flat_map(|domain_log2| {
             let n = 1u64 << domain_log2;
             (Just(domain_log2), 1..=n, 1u64..500, 0..=n, 0..=n, any::<bool>(), evaluations(n))
@@ -562,7 +597,13 @@ mod tests {
             });
             let shape = ShapeSummary { domain_log2, num_rows, num_inputs, num_aux, evaluation };
             let b = b_aux.min(num_aux);
-            let srs = SrsSummary::new([(1 << domain_log2) - 1, num_aux, num_inputs + num_aux, b, b]);
+            let srs = if num_rows.is_multiple_of(2) {
+                SrsSummary::new([(1 << domain_log2) - 1, num_aux, num_inputs + num_aux, b, b])
+            } else {
+                let num_l = num_inputs + num_aux;
+                SrsSummary::new([1 << domain_log2, num_l, num_inputs + num_aux, b, b])
+                    .in_basis(QuotientBasis::Lagrange)
+            };
             (shape, if in_place { srs.in_place() } else { srs })
         })
     }
@@ -637,7 +678,7 @@ mod tests {
     }
 
     /// PoRep 32 GiB, roughly: a domain of 2^27, 105 million variables that occur in A, half as many in B.
-    fn porep_32g() -> (ShapeSummary, SrsSummary) {
+    pub fn porep_32g() -> (ShapeSummary, SrsSummary) {
         let num_aux = 130_000_000;
         let evaluation = Some(EvaluationSummary { shape_bytes: 66_000_000, num_dense: 1_699_102 });
         let shape =

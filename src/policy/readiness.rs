@@ -4,7 +4,7 @@ use crate::messages::status::Readiness;
 use crate::policy::health::Health;
 use crate::policy::role::Role;
 
-/// Whether a device is in service.
+/// Whether a device, or the Synthesizer, is in service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceFact<'a> {
     Starting,
@@ -28,8 +28,7 @@ pub struct DeviceFact<'a> {
 #[derive(Clone, Debug)]
 pub struct EngineFacts<'a> {
     pub draining: bool,
-    /// The Synthesizer lives.
-    pub can_synthesize: bool,
+    pub synthesizer: ServiceFact<'a>,
     /// What keeps the journal from being written: work is refused meanwhile.
     pub journal_failure: Option<&'a str>,
     /// Jobs of the journal that are still to be queued again.
@@ -42,7 +41,7 @@ pub struct EngineFacts<'a> {
 }
 
 /// The answer. Ready means: jobs are accepted, what was to be loaded is loaded, and at least one device can prove now.
-/// Fatal means: no device is left and none will come back, so a process may as well end.
+/// Fatal means: no device is left, or no Synthesizer, and none will come back, so a process may as well end.
 pub fn readiness(facts: &EngineFacts<'_>) -> Readiness {
     let is_gone = |device: &DeviceFact<'_>| matches!(device.service, ServiceFact::Gone(_));
     let regular_gone = facts.devices.iter().filter(|device| device.role != Role::Fallback).all(is_gone);
@@ -51,9 +50,13 @@ pub fn readiness(facts: &EngineFacts<'_>) -> Readiness {
             && device.health != Health::Quarantined
             && (device.role != Role::Fallback || regular_gone)
     };
-    let fatal = facts.devices.iter().all(is_gone).then(|| why_fatal(facts));
+    let fatal = match facts.synthesizer {
+        _ if facts.devices.iter().all(is_gone) => Some(why_no_device(facts)),
+        ServiceFact::Gone(reason) => Some(format!("the synthesizer was given up: {reason}")),
+        _ => None,
+    };
     let ready = !facts.draining
-        && facts.can_synthesize
+        && facts.synthesizer == ServiceFact::Ready
         && facts.journal_failure.is_none()
         && facts.warming.is_empty()
         && facts.devices.iter().any(serves);
@@ -61,7 +64,7 @@ pub fn readiness(facts: &EngineFacts<'_>) -> Readiness {
     Readiness { ready, degraded: ready && !reasons.is_empty(), fatal, reasons }
 }
 
-fn why_fatal(facts: &EngineFacts<'_>) -> String {
+fn why_no_device(facts: &EngineFacts<'_>) -> String {
     let gone = facts.devices.iter().filter_map(|device| match device.service {
         ServiceFact::Gone(reason) => Some(format!("{}: {reason}", device.id)),
         _ => None,
@@ -79,9 +82,7 @@ fn reasons(facts: &EngineFacts<'_>, regular_gone: bool) -> Vec<String> {
     if facts.draining {
         reasons.push("engine is shutting down".to_owned());
     }
-    if !facts.can_synthesize {
-        reasons.push("the synthesizer is starting".to_owned());
-    }
+    reasons.extend(service_reason("the synthesizer", facts.synthesizer));
     match (facts.journal_failure, facts.num_recovering) {
         (Some(failure), _) => reasons.push(failure.to_owned()),
         (None, 0) => {}
@@ -103,18 +104,24 @@ fn reasons(facts: &EngineFacts<'_>, regular_gone: bool) -> Vec<String> {
 
 fn device_reason(device: &DeviceFact<'_>) -> Option<String> {
     let id = device.id;
-    match (device.service, device.health) {
-        (ServiceFact::Starting, _) => Some(format!("{id} is starting")),
-        (ServiceFact::Withdrawn(reason), _) => Some(format!("{id} is out of service: {reason}")),
-        (ServiceFact::Gone(reason), _) => Some(format!("{id} was given up: {reason}")),
-        (ServiceFact::Ready, Health::Healthy) => None,
-        (ServiceFact::Ready, Health::Degraded) => Some(format!("{id} is degraded: it failed lately")),
-        (ServiceFact::Ready, Health::Probation) => {
+    service_reason(id, device.service).or_else(|| match device.health {
+        Health::Healthy => None,
+        Health::Degraded => Some(format!("{id} is degraded: it failed lately")),
+        Health::Probation => {
             Some(format!("{id} is on probation: one partition at a time until one succeeds"))
         }
-        (ServiceFact::Ready, Health::Quarantined) => {
+        Health::Quarantined => {
             Some(format!("{id} is quarantined: it failed too often, and will be tried again"))
         }
+    })
+}
+
+fn service_reason(id: &str, service: ServiceFact<'_>) -> Option<String> {
+    match service {
+        ServiceFact::Starting => Some(format!("{id} is starting")),
+        ServiceFact::Withdrawn(reason) => Some(format!("{id} is out of service: {reason}")),
+        ServiceFact::Gone(reason) => Some(format!("{id} was given up: {reason}")),
+        ServiceFact::Ready => None,
     }
 }
 
@@ -142,7 +149,7 @@ mod tests {
         };
         EngineFacts {
             draining: false,
-            can_synthesize: true,
+            synthesizer: ServiceFact::Ready,
             journal_failure: None,
             num_recovering: 0,
             warming: Vec::new(),
@@ -166,6 +173,18 @@ mod tests {
         assert_eq!(none.fatal.as_deref(), Some("no device is left: sim-0: it fell off the bus"));
         assert!(!none.ready && !none.degraded);
         assert_eq!(readiness(&facts(&[])).fatal.as_deref(), Some("no device is configured"));
+    }
+
+    #[test]
+    fn a_synthesizer_that_is_down_holds_readiness_back_and_one_that_was_given_up_is_fatal() {
+        let down = ServiceFact::Withdrawn("it died too often");
+        let down = readiness(&EngineFacts { synthesizer: down, ..facts(&[(0, 1, 0)]) });
+        assert_eq!(down.reasons, ["the synthesizer is out of service: it died too often"]);
+        assert!(!down.ready && down.fatal.is_none());
+        let gone = ServiceFact::Gone("it died too often");
+        let gone = readiness(&EngineFacts { synthesizer: gone, ..facts(&[(0, 1, 0)]) });
+        assert_eq!(gone.fatal.as_deref(), Some("the synthesizer was given up: it died too often"));
+        assert!(!gone.ready);
     }
 
     #[test]
@@ -203,20 +222,21 @@ mod tests {
         fn there_is_always_a_reason(
             devices in prop::collection::vec((0usize..3, 0usize..4, 0usize..4), 0..5),
             draining: bool,
-            can_synthesize: bool,
+            synthesizer in 0usize..4,
             warms: bool,
             journal_fails: bool,
         ) {
             let warming = if warms { vec!["a"] } else { Vec::new() };
             let journal_failure = journal_fails.then_some("the disk is full");
-            let facts =
-                EngineFacts { draining, can_synthesize, journal_failure, warming, ..facts(&devices) };
+            let synthesizer = SERVICES[synthesizer];
+            let facts = EngineFacts { draining, synthesizer, journal_failure, warming, ..facts(&devices) };
             let answer = readiness(&facts);
             prop_assert!(answer.ready || !answer.reasons.is_empty());
             prop_assert_eq!(answer.degraded, answer.ready && !answer.reasons.is_empty());
             prop_assert!(answer.fatal.is_none() || !answer.ready);
             let all_gone = devices.iter().all(|(_, service, _)| *service == 3);
-            prop_assert_eq!(answer.fatal.is_some(), all_gone);
+            let is_fatal = all_gone || matches!(synthesizer, ServiceFact::Gone(_));
+            prop_assert_eq!(answer.fatal.is_some(), is_fatal);
         }
     }
 }

@@ -17,6 +17,8 @@ use crate::error::ConfigError;
 use crate::groth16::{Blinding, Scalar};
 use crate::messages::events::EventSink;
 use crate::messages::job::{BlindingSource, Payload, ProofRequest};
+use crate::policy::batch::BatchPolicy;
+use crate::policy::shared_pass::parking_lanes;
 
 /// Finished results are of no interest here, beyond what a caller may still ask for.
 const RETAINED_RESULTS: usize = 16;
@@ -92,6 +94,7 @@ fn engine_config(
         },
         aging_step: seconds(engine.aging_step_s),
         affinity_limit: seconds(engine.affinity_limit_s),
+        batches: batches(engine),
         max_restarts: engine.max_restarts,
         restart_window: seconds(engine.restart_window_s),
         quarantine: seconds(engine.quarantine_s),
@@ -100,6 +103,10 @@ fn engine_config(
         workers: Workers::Simulated(host),
         ..EngineConfig::default()
     })
+}
+
+fn batches(engine: &EngineScenario) -> BatchPolicy {
+    BatchPolicy { max_partitions: engine.batch_partitions, max_time: seconds(engine.batch_limit_s) }
 }
 
 fn devices(scenario: &Scenario, host: &SimulatedHost) -> Result<Vec<DeviceSpec>, ConfigError> {
@@ -122,6 +129,7 @@ fn sim_config(device: &DeviceScenario, scenario: &Scenario) -> Result<SimConfig,
         model: device.model.clone(),
         memory_bytes: device.vram.0,
         layout: LaneLayout { normal: device.lanes, critical: device.critical_lanes, critical_preempts: true },
+        parking_lanes: parking_lanes(batches(&scenario.engine)),
         // As the CUDA backend: the next stage is there before the last one ends.
         stages_ahead: 1,
         speed_per_mille: (device.speed * 1000.0).round() as u32,

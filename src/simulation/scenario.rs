@@ -17,7 +17,7 @@ use crate::error::ConfigError;
 use crate::groth16::domain::quotient_bytes;
 use crate::messages::job::Priority;
 use crate::messages::synthesis::PartitionNeeds;
-use crate::policy::plan::{Query, ShapeSummary, SrsSummary};
+use crate::policy::plan::{EvaluationSummary, Query, ShapeSummary, SrsSummary};
 
 /// Longest simulation: some thousand years of milliseconds still fit every clock.
 const HOURS_MAX: f64 = 10_000_000.0;
@@ -68,6 +68,9 @@ pub struct EngineScenario {
     pub max_attempts: u32,
     pub aging_step_s: f64,
     pub affinity_limit_s: f64,
+    /// 1: no batches, and no passes over streamed queries that partitions share.
+    pub batch_partitions: u32,
+    pub batch_limit_s: f64,
     pub critical_reserve: ByteSize,
     pub max_restarts: u32,
     pub restart_window_s: f64,
@@ -87,6 +90,8 @@ impl Default for EngineScenario {
             max_attempts: 3,
             aging_step_s: 300.0,
             affinity_limit_s: 30.0,
+            batch_partitions: 32,
+            batch_limit_s: 120.0,
             critical_reserve: ByteSize(0),
             max_restarts: 3,
             restart_window_s: 60.0,
@@ -159,6 +164,10 @@ pub struct SizesScenario {
     /// Aux variables that the constraints do not make bits: those take 32 B of host memory each. Else all of them.
     #[serde(default)]
     pub dense: Option<u64>,
+    /// Device memory that its matrices take: a device with room for them makes the row values itself. Without it, or
+    /// without `dense`, the host does.
+    #[serde(default)]
+    pub shape_bytes: Option<u64>,
 }
 
 /// Device time of each stage in milliseconds, with the proving key resident.
@@ -302,6 +311,8 @@ impl Scenario {
             within(key, has, 0.001, 86_400.0)?;
         }
         within("engine.affinity_limit_s", self.engine.affinity_limit_s, 0.0, 86_400.0)?;
+        within("engine.batch_partitions", self.engine.batch_partitions.into(), 1.0, 1e6)?;
+        within("engine.batch_limit_s", self.engine.batch_limit_s, 0.0, 86_400.0)?;
         if self.devices.is_empty() || self.circuits.is_empty() || self.streams.is_empty() {
             return Err(bad("scenario", "needs a [[device]], a [[circuit]] and a [[stream]] at least"));
         }
@@ -403,7 +414,8 @@ impl CircuitScenario {
             WorkKind::WindowPost | WorkKind::WinningPost => 646,
         };
         let (constraints, inputs, aux) = (known.constraints, known.num_inputs, known.num_aux);
-        Ok(SizesScenario { constraints, inputs, aux, b_per_mille, dense: known.num_dense })
+        let (dense, shape_bytes) = (known.num_dense, known.image_bytes);
+        Ok(SizesScenario { constraints, inputs, aux, b_per_mille, dense, shape_bytes })
     }
 
     /// The circuit as a device sees it.
@@ -422,7 +434,7 @@ impl CircuitScenario {
                 num_rows,
                 num_inputs: sizes.inputs,
                 num_aux: sizes.aux,
-                evaluation: None,
+                evaluation: EvaluationSummary::known(sizes.dense, sizes.shape_bytes),
             },
             srs: SrsSummary::new(queries),
             stage_durations: self.stage_ms.durations(),

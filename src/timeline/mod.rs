@@ -56,6 +56,39 @@ pub struct DeviceTrack {
     pub num_verified: u64,
 }
 
+/// When a device's kernels ran, over all its lanes. In microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelTime {
+    /// From the begin of the first stage of kernels to the end of the last.
+    pub span_us: u64,
+    /// Of that, while no lane was in such a stage.
+    pub idle_us: u64,
+}
+
+impl KernelTime {
+    /// The idle part of the span.
+    pub fn idle_share(&self) -> f64 {
+        self.idle_us as f64 / self.span_us.max(1) as f64
+    }
+}
+
+impl DeviceTrack {
+    /// Of uploads, which wait for copies, and assemblies, which are the host's, nothing counts.
+    pub fn kernel_time(&self) -> KernelTime {
+        let is_kernels = |bar: &&Bar| !matches!(bar.stage, Stage::Upload | Stage::Assemble);
+        let bars = self.lanes.values().flatten().filter(is_kernels);
+        let mut busy: Vec<(u64, u64)> = bars.map(|bar| (bar.begin_us, bar.end_us)).collect();
+        busy.sort_unstable();
+        let Some(&(begin_us, mut end_us)) = busy.first() else { return KernelTime::default() };
+        let mut idle_us = 0;
+        for (from_us, to_us) in busy {
+            idle_us += from_us.saturating_sub(end_us);
+            end_us = end_us.max(to_us);
+        }
+        KernelTime { span_us: end_us - begin_us, idle_us }
+    }
+}
+
 /// One job.
 #[derive(Clone, Debug)]
 pub struct JobTrack {
@@ -97,6 +130,9 @@ impl Timeline {
     }
 }
 
+/// Lanes of a device that are shown although nothing ran there. No device has as many; a log is what somebody wrote.
+const LANES_MAX: u32 = 256;
+
 #[derive(Default)]
 struct Builder {
     timeline: Timeline,
@@ -117,7 +153,9 @@ impl Builder {
         }
         self.timeline.end_us = self.timeline.end_us.max(at_us);
         match &event.kind {
-            EventKind::EventsDropped { count } => self.timeline.num_dropped += count,
+            EventKind::EventsDropped { count } => {
+                self.timeline.num_dropped = self.timeline.num_dropped.saturating_add(*count);
+            }
             EventKind::HostMemory { witness_bytes, .. } => {
                 self.timeline.witness_bytes.push(Step { at_us, value: *witness_bytes });
             }
@@ -149,13 +187,18 @@ impl Builder {
                     started_us: None,
                     waiting,
                 };
-                self.timeline.jobs.insert(*job, track);
                 self.num_waiting += waiting;
                 self.num_open += 1;
+                // Logs of two engines in one file: the former job of this number ends unseen.
+                if let Some(former) = self.timeline.jobs.insert(*job, track) {
+                    self.num_waiting -= former.waiting;
+                    self.num_open -= u64::from(former.end_us.is_none());
+                }
             }
             EventKind::JobEnded { job, outcome, .. } => {
                 // Of a log that begins in the middle: nothing is known of it.
-                let Some(track) = self.timeline.jobs.get_mut(job) else { return };
+                let track = self.timeline.jobs.get_mut(job).filter(|track| track.end_us.is_none());
+                let Some(track) = track else { return };
                 track.end_us = Some(at_us);
                 track.outcome = Some(*outcome);
                 self.num_waiting -= std::mem::take(&mut track.waiting);
@@ -174,7 +217,7 @@ impl Builder {
                 let track = self.device(device);
                 track.name.clone_from(name);
                 track.memory_bytes = *memory_bytes;
-                for lane in 0..num_lanes + num_critical_lanes {
+                for lane in 0..num_lanes.saturating_add(*num_critical_lanes).min(LANES_MAX) {
                     track.lanes.entry(lane).or_default();
                 }
                 track.states.push(Mark { at_us, what: "ready".to_owned() });
@@ -295,6 +338,29 @@ pub(crate) mod tests {
         assert_eq!(waiting, [1, 2, 1, 1, 0]);
         assert_eq!(timeline.jobs[&JobId(1)].end_us, Some(900));
         assert_eq!(timeline.jobs[&JobId(2)].end_us, None);
+    }
+
+    #[test]
+    fn a_device_is_idle_between_the_kernels_of_all_its_lanes() {
+        let at = AttemptRef { job: JobId(1), partition: PartitionIndex(0), attempt: Attempt(1) };
+        let bar = |stage, begin_us, end_us| Bar { begin_us, end_us, stage, at };
+        let mut device = DeviceTrack::default();
+        assert_eq!(device.kernel_time(), KernelTime::default());
+        device.lanes.insert(
+            0,
+            vec![bar(Stage::Upload, 0, 100), bar(Stage::Quotient, 100, 200), bar(Stage::SumH, 260, 300)],
+        );
+        device.lanes.insert(
+            1,
+            vec![
+                bar(Stage::Evaluate, 150, 220),
+                bar(Stage::SumBG2, 280, 290),
+                bar(Stage::Assemble, 300, 900),
+            ],
+        );
+        let time = device.kernel_time();
+        assert_eq!(time, KernelTime { span_us: 200, idle_us: 40 });
+        assert!((time.idle_share() - 0.2).abs() < 1e-9);
     }
 
     #[test]

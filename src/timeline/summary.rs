@@ -30,6 +30,8 @@ pub struct DeviceSummary {
     pub attempts_failed: u64,
     /// Part of the time that each lane was busy.
     pub lanes_busy: Vec<f64>,
+    /// Between its first kernel and its last: part of the time in which no lane ran any.
+    pub kernels_idle: f64,
     pub peak_reserved_bytes: u64,
     pub peak_in_use_bytes: u64,
     /// Mean time of each stage that ran.
@@ -99,11 +101,12 @@ fn device_summary(device: &DeviceTrack, span_us: u64) -> DeviceSummary {
     for bar in device.lanes.values().flatten() {
         let (count, total_us) = stages.entry(bar.stage).or_default();
         *count += 1;
-        *total_us += bar.end_us - bar.begin_us;
+        *total_us = total_us.saturating_add(bar.end_us - bar.begin_us);
     }
     let busy = |bars: &Vec<super::Bar>| {
-        let busy_us: u64 = bars.iter().map(|bar| bar.end_us - bar.begin_us).sum();
-        (busy_us as f64 / span_us as f64 * 1000.0).round() / 1000.0
+        // Not in integers, in which a log may say more than there is room for.
+        let busy_us: f64 = bars.iter().map(|bar| (bar.end_us - bar.begin_us) as f64).sum();
+        (busy_us / span_us as f64 * 1000.0).round() / 1000.0
     };
     let peak = |steps: &[super::Step]| steps.iter().map(|step| step.value).max().unwrap_or(0);
     DeviceSummary {
@@ -111,6 +114,7 @@ fn device_summary(device: &DeviceTrack, span_us: u64) -> DeviceSummary {
         partitions_verified: device.num_verified,
         attempts_failed: device.failures.len() as u64,
         lanes_busy: device.lanes.values().map(busy).collect(),
+        kernels_idle: (device.kernel_time().idle_share() * 10_000.0).round() / 10_000.0,
         peak_reserved_bytes: peak(&device.reserved_bytes),
         peak_in_use_bytes: peak(&device.in_use_bytes),
         stage_mean_s: stages
@@ -129,12 +133,13 @@ impl fmt::Display for Summary {
                 device.lanes_busy.iter().map(|busy| format!("{:.0} %", busy * 100.0)).collect();
             writeln!(
                 f,
-                "{id} ({}): {} partitions verified, {} attempts failed; lanes busy {}; VRAM at most {:.2} GiB \
-                 reserved, {:.2} in use",
+                "{id} ({}): {} partitions verified, {} attempts failed; lanes busy {}; without kernels {:.2} % \
+                 of the time; VRAM at most {:.2} GiB reserved, {:.2} in use",
                 device.model,
                 device.partitions_verified,
                 device.attempts_failed,
                 lanes.join(", "),
+                device.kernels_idle * 100.0,
                 gib(device.peak_reserved_bytes),
                 gib(device.peak_in_use_bytes)
             )?;
@@ -174,6 +179,7 @@ mod tests {
         let device = &summary.devices["sim-0"];
         assert_eq!((device.partitions_verified, device.attempts_failed), (1, 1));
         assert_eq!(device.lanes_busy, [0.2, 0.0]);
+        assert_eq!(device.kernels_idle, 0.0);
         assert_eq!(device.peak_reserved_bytes, 1 << 29);
         let kind = &summary.kinds["porep-c2"];
         assert_eq!((kind.accepted, kind.completed), (2, 1));

@@ -1,6 +1,6 @@
 //! The library's check of a whole job, as it passes between Scheduler and Synthesizer.
 
-use cuzk::error::{EngineError, ErrorClass};
+use cuzk::error::{DeviceError, EngineError, ErrorClass, SynthesisError};
 use cuzk::ids::JobId;
 use cuzk::messages::device::CancelFlag;
 use cuzk::messages::job::Priority;
@@ -62,5 +62,31 @@ fn a_library_that_refuses_or_panics_is_answered_for() {
             }
         }
         subject.end().await;
+    });
+}
+
+/// A device that looks at rows itself is the first to see that a witness does not hold.
+#[test]
+fn b40_a_witness_that_a_device_finds_wrong_ends_its_job_and_blames_no_device() {
+    on_paused_arbiter(async {
+        let mut rig = Rig::start(Settings { num_devices: 1, ..Settings::default() });
+        rig.device_ready(0, 1);
+        let mut job = rig.submit(&circuit("squares", &[2])).await;
+        rig.load(60).await;
+        let held = rig.placed().await;
+        let at = held.work.at.clone();
+        let source = SynthesisError::Unsatisfied { index: 3, num_constraints: 9 };
+        rig.failed(held, DeviceError::Witness { at, source });
+        let error = result(&mut job).await.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                EngineError::Synthesis { source: SynthesisError::Unsatisfied { index: 3, .. }, .. }
+            ),
+            "{error:?}"
+        );
+        let status = rig.status().await;
+        assert_eq!(status.devices[0].partitions_failed, 0, "the device found it, and is not at fault");
+        rig.end().await;
     });
 }

@@ -226,6 +226,7 @@ impl Rig {
                 critical_limit_bytes: 1 << 30,
                 model: MemoryModel::Dedicated,
             },
+            checks_rows: false,
             address: DeviceAddress {
                 prove: self.prove.clone(),
                 evict: self.answers.clone().recipient(),
@@ -305,11 +306,11 @@ impl Rig {
 
     /// As a worker does it: the command is gone afterwards.
     pub fn prepared(&self, command: PrepareCircuit, num_bytes: u64) {
-        let source = command.workload.srs();
+        let source = command.source.clone();
         let SrsSource::Memory(srs) = &source else { panic!("keys are in memory") };
         let shape = command.workload.record_shape().expect("the circuit records");
         let circuit = PreparedCircuit {
-            id: command.workload.circuit().clone(),
+            id: command.circuit.clone(),
             needs: PartitionNeeds::of(&shape),
             shape: Arc::new(shape),
             vk: PreparedVerifyingKey::new(&srs.vk),
@@ -407,6 +408,7 @@ impl Rig {
 
     pub fn proved_by(&self, command: &ProvePartition, device: DeviceId, proof: Proof) {
         self.scheduler.do_send(PartitionProved {
+            waited_for_others: Duration::ZERO,
             at: command.work.at.clone(),
             device,
             proof,

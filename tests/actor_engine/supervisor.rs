@@ -100,6 +100,7 @@ impl Started {
                 critical_limit_bytes: 1 << 30,
                 model: MemoryModel::Dedicated,
             },
+            checks_rows: false,
             address: self.handle.address.clone(),
         };
         self.peers.ready.iter().for_each(|peer| peer.do_send(ready.clone()));
@@ -181,6 +182,7 @@ impl Subject {
                 params_dir: "params".into(),
                 shape_cache_dir: None,
                 verdict_dir: None,
+                use_folds: true,
                 decoders: Vec::new(),
                 max_waiting_decodes: 4,
             },

@@ -1,28 +1,31 @@
 //! The Synthesizer: commands in, facts out; every command is answered.
 
-use std::sync::Arc;
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::{Actor, Addr};
+use blstrs::Scalar;
 use cuzk::actors::synthesizer::pool::WorkerPool;
 use cuzk::actors::synthesizer::{Synthesizer, SynthesizerConfig};
-use cuzk::circuits::{CustomCircuit, SrsSource, Undecoded};
+use cuzk::circuits::{CustomCircuit, SrsSource, Undecoded, WorkKind, Workload};
 use cuzk::error::{EngineError, SrsError, SynthesisError};
-use cuzk::groth16::{Blinding, Proof, Srs};
-use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
+use cuzk::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
+use cuzk::ids::{CircuitId, JobId, PartitionIndex, RequestDigest, WorkRef};
 use cuzk::messages::device::CancelFlag;
 use cuzk::messages::job::Priority;
 use cuzk::messages::lifecycle::StopActor;
 use cuzk::messages::synthesis::{
     CheckKey, CircuitError, CircuitFailed, CircuitMeasured, CircuitPrepared, CircuitProgress, DecodeRequest,
     JobVerified, KeyChecked, KeyVerdict, MeasureCircuit, MemoryLease, PrepareCircuit, PreparedCircuit,
-    ProofsVerified, SynthesisFailed, SynthesizeWitness, SynthesizerPeers, UnverifiedProof, VerifyProofs,
-    WitnessSynthesized,
+    ProofsVerified, RowsCheck, SynthesisFailed, SynthesizeWitness, SynthesizerPeers, UnverifiedProof,
+    VerifyProofs, WitnessSynthesized,
 };
 use cuzk::policy::plan::SrsSummary;
+use tokio::sync::mpsc::{unbounded_channel, UnboundedSender};
 
 use crate::common::probe::{probe_all, ProbeHandle};
-use crate::common::{on_paused_arbiter, stopped};
+use crate::common::{closed, on_arbiter, on_paused_arbiter, stopped};
 use crate::rig::circuit_with;
 use crate::squares::{srs, srs_of, Squares, NUM_SQUARINGS};
 
@@ -71,11 +74,16 @@ pub struct Subject {
 impl Subject {
     /// Its tasks run inside it: virtual time then stands still meanwhile.
     pub fn start() -> Self {
+        Self::start_with(WorkerPool::start(0).expect("no thread is needed").0)
+    }
+
+    fn start_with(pool: WorkerPool) -> Self {
         let (peer, said) = probe_all::<Said>();
         let config = SynthesizerConfig {
             params_dir: "params".into(),
             shape_cache_dir: None,
             verdict_dir: None,
+            use_folds: true,
             decoders: Vec::new(),
             max_waiting_decodes: 4,
         };
@@ -90,7 +98,6 @@ impl Subject {
             key_checked: peer.clone().recipient(),
             job_verified: peer.recipient(),
         };
-        let (pool, _) = WorkerPool::start(0).expect("no thread is needed");
         Self { address: Synthesizer::new(config, pool, peers).start(), said }
     }
 
@@ -110,6 +117,8 @@ impl Subject {
         cancel: CancelFlag,
     ) -> Result<Arc<PreparedCircuit>, CircuitError> {
         self.address.do_send(PrepareCircuit {
+            circuit: CircuitId::new("squares"),
+            source: SrsSource::Memory(Arc::clone(srs)),
             workload: circuit_with("squares", srs, &[2, 3]),
             priority: Priority::Normal,
             cancel,
@@ -130,16 +139,25 @@ impl Subject {
         cancel: CancelFlag,
     ) -> MemoryLease {
         let lease = MemoryLease::default();
+        let workload = circuit_with("squares", &circuit.srs, &[2, 3]);
+        let at = WorkRef::partition(JobId(1), PartitionIndex(partition));
         self.address.do_send(SynthesizeWitness {
-            at: WorkRef::partition(JobId(1), PartitionIndex(partition)),
-            workload: circuit_with("squares", &circuit.srs, &[2, 3]),
-            circuit: Arc::clone(circuit),
-            priority: Priority::Normal,
             cancel,
             lease: lease.clone(),
-            span: tracing::Span::none(),
+            ..witness_of(at, workload, circuit)
         });
         lease
+    }
+
+    /// Of a circuit whose third constraint does not hold.
+    fn ask_for_broken_witness(&self, circuit: &Arc<PreparedCircuit>, rows: RowsCheck) {
+        let broken = Squares { broken_at: Some(3), ..Squares::of(2) };
+        let inputs = broken.public_inputs();
+        let (id, source) = (CircuitId::new("squares"), SrsSource::Memory(srs()));
+        let workload = CustomCircuit::new(id, source, Squares::blank(NUM_SQUARINGS), vec![(broken, inputs)])
+            .into_workload();
+        let at = WorkRef::partition(JobId(1), PartitionIndex(0));
+        self.address.do_send(SynthesizeWitness { rows, ..witness_of(at, workload, circuit) });
     }
 
     async fn witness(&mut self, circuit: &Arc<PreparedCircuit>, partition: u32) -> WitnessSynthesized {
@@ -178,6 +196,20 @@ impl Subject {
     pub async fn end(self) {
         self.address.do_send(StopActor);
         stopped(&self.address.recipient::<StopActor>()).await;
+    }
+}
+
+/// An ordinary command.
+fn witness_of(at: WorkRef, workload: Arc<dyn Workload>, circuit: &Arc<PreparedCircuit>) -> SynthesizeWitness {
+    SynthesizeWitness {
+        at,
+        workload,
+        circuit: Arc::clone(circuit),
+        rows: RowsCheck::All,
+        priority: Priority::Normal,
+        cancel: CancelFlag::default(),
+        lease: MemoryLease::default(),
+        span: tracing::Span::none(),
     }
 }
 
@@ -250,13 +282,20 @@ fn witnesses_are_made_and_proofs_judged_one_by_one() {
             let blinding = Blinding::random(&mut rand::rngs::OsRng);
             let proof: Proof =
                 cuzk::groth16::prover::prove(&circuit.srs, &circuit.shape, &made.witness, &blinding).unwrap();
-            proofs.push(UnverifiedProof { at: made.at, proof, public_inputs: made.public_inputs });
+            proofs.push(UnverifiedProof {
+                at: made.at,
+                proof,
+                public_inputs: made.public_inputs,
+                unchecked: None,
+            });
         }
         // The second proof is not of the first one's inputs.
         let wrong = UnverifiedProof {
             at: WorkRef::partition(JobId(1), PartitionIndex(2)),
             proof: proofs[1].proof.clone(),
             public_inputs: Arc::clone(&proofs[0].public_inputs),
+            // Its witness is sound: it is not to blame.
+            unchecked: Some(subject.witness(&circuit, 1).await.witness),
         };
         proofs.insert(1, wrong);
         subject.address.do_send(VerifyProofs {
@@ -285,26 +324,39 @@ fn witnesses_are_made_and_proofs_judged_one_by_one() {
 fn b40_a_witness_that_does_not_satisfy_is_a_failure_naming_the_constraint() {
     on_paused_arbiter(async {
         let mut subject = Subject::start();
-        let prepared = subject.prepare(&srs(), CancelFlag::default()).await.unwrap();
-        let broken = Squares { broken_at: Some(3), ..Squares::of(2) };
-        let inputs = broken.public_inputs();
-        let workload = CustomCircuit::new(
-            CircuitId::new("squares"),
-            SrsSource::Memory(srs()),
-            Squares::blank(NUM_SQUARINGS),
-            vec![(broken, inputs)],
-        );
-        subject.address.do_send(SynthesizeWitness {
-            at: WorkRef::partition(JobId(1), PartitionIndex(0)),
-            workload: workload.into_workload(),
-            circuit: prepared,
-            priority: Priority::Normal,
-            cancel: CancelFlag::default(),
-            lease: MemoryLease::default(),
-            span: tracing::Span::none(),
-        });
+        let circuit = subject.prepare(&srs(), CancelFlag::default()).await.unwrap();
+        subject.ask_for_broken_witness(&circuit, RowsCheck::All);
         let Said::SynthesisFailed(failed) = subject.next().await else { panic!("it is not satisfied") };
         assert!(matches!(failed.error, SynthesisError::Unsatisfied { index: 3, .. }), "{}", failed.error);
+        subject.end().await;
+    });
+}
+
+#[test]
+fn b40_a_witness_that_nobody_checked_is_blamed_for_its_proof() {
+    on_paused_arbiter(async {
+        let mut subject = Subject::start();
+        let circuit = subject.prepare(&srs(), CancelFlag::default()).await.unwrap();
+        subject.ask_for_broken_witness(&circuit, RowsCheck::ByDevice);
+        let Said::Synthesized(made) = subject.next().await else { panic!("no constraint is looked at yet") };
+        let blinding = Blinding::random(&mut rand::rngs::OsRng);
+        let proof =
+            cuzk::groth16::prover::prove(&circuit.srs, &circuit.shape, &made.witness, &blinding).unwrap();
+        subject.address.do_send(VerifyProofs {
+            circuit,
+            proofs: vec![UnverifiedProof {
+                at: made.at,
+                proof,
+                public_inputs: made.public_inputs,
+                unchecked: Some(made.witness),
+            }],
+            priority: Priority::Normal,
+            span: tracing::Span::none(),
+        });
+        let Said::SynthesisFailed(failed) = subject.next().await else { panic!("its witness is broken") };
+        assert!(matches!(failed.error, SynthesisError::Unsatisfied { index: 3, .. }), "{}", failed.error);
+        let Said::Verified(verified) = subject.next().await else { panic!("proofs are judged") };
+        assert!(!verified.verdicts[0].1);
         subject.end().await;
     });
 }
@@ -337,4 +389,110 @@ fn a_request_that_cannot_be_decoded_is_answered() {
         assert!(matches!(error, EngineError::Request(_)), "{error}");
         subject.end().await;
     });
+}
+
+/// A workload that belongs to a worker thread: it does not bear to be asked anything by another, and says where it ends.
+#[derive(Debug)]
+struct OfWorkers {
+    inner: Arc<dyn Workload>,
+    /// Told that its witness is begun, which then waits.
+    began: UnboundedSender<()>,
+    go_on: Mutex<Receiver<()>>,
+    ended_on: Sender<String>,
+}
+
+fn this_thread() -> String {
+    std::thread::current().name().unwrap_or_default().to_owned()
+}
+
+impl OfWorkers {
+    fn inner(&self) -> &dyn Workload {
+        assert!(this_thread().starts_with("cuzk-worker-"), "the host's code runs on {}", this_thread());
+        self.inner.as_ref()
+    }
+}
+
+impl Drop for OfWorkers {
+    fn drop(&mut self) {
+        self.ended_on.send(this_thread()).expect("the test is there");
+        panic!("its end panics, on purpose");
+    }
+}
+
+impl Workload for OfWorkers {
+    fn kind(&self) -> WorkKind {
+        self.inner().kind()
+    }
+
+    fn circuit(&self) -> &CircuitId {
+        self.inner().circuit()
+    }
+
+    fn num_partitions(&self) -> u32 {
+        self.inner().num_partitions()
+    }
+
+    fn digest(&self) -> RequestDigest {
+        self.inner().digest()
+    }
+
+    fn srs(&self) -> SrsSource {
+        self.inner().srs()
+    }
+
+    fn record_shape(&self) -> Result<R1csShape, SynthesisError> {
+        self.inner().record_shape()
+    }
+
+    fn synthesize(&self, at: PartitionIndex, shape: &R1csShape) -> Result<PackedWitness, SynthesisError> {
+        self.began.send(()).expect("the test is there");
+        self.go_on.lock().unwrap().recv().expect("the test says so");
+        self.inner().synthesize(at, shape)
+    }
+
+    fn public_inputs(&self, at: PartitionIndex) -> Result<Vec<Scalar>, SynthesisError> {
+        self.inner().public_inputs(at)
+    }
+}
+
+#[test]
+fn b47_what_a_host_has_written_runs_on_worker_threads_alone() {
+    let (pool, threads) = WorkerPool::start(1).unwrap();
+    let (ended_on, ends) = channel();
+    let (began, mut begins) = unbounded_channel();
+    let of_workers = || {
+        let (go, go_on) = channel();
+        let (inner, began) = (circuit_with("squares", &srs(), &[2, 3]), began.clone());
+        (go, Arc::new(OfWorkers { inner, began, go_on: go_on.into(), ended_on: ended_on.clone() }))
+    };
+    on_arbiter(async {
+        let mut subject = Subject::start_with(pool);
+        let (_go, workload) = of_workers();
+        subject.address.do_send(PrepareCircuit {
+            circuit: CircuitId::new("squares"),
+            source: SrsSource::Memory(srs()),
+            workload,
+            priority: Priority::Normal,
+            cancel: CancelFlag::default(),
+            lease: MemoryLease::default(),
+            span: tracing::Span::none(),
+        });
+        let Said::Prepared(prepared) = subject.next().await else { panic!("it can be prepared") };
+        let circuit = prepared.circuit;
+        // One is being made, and another waits for the thread when the actor is stopped.
+        let (go, workload) = of_workers();
+        let at = |partition| WorkRef::partition(JobId(1), PartitionIndex(partition));
+        subject.address.do_send(witness_of(at(0), workload, &circuit));
+        let (_never, workload) = of_workers();
+        subject.address.do_send(witness_of(at(1), workload, &circuit));
+        begins.recv().await.unwrap();
+        closed(&subject.address.clone().recipient::<StopActor>(), StopActor).await;
+        go.send(()).unwrap();
+        let Said::Synthesized(made) = subject.next().await else { panic!("what has begun is done") };
+        assert_eq!(made.at, at(0));
+    });
+    threads.join();
+    let ends: Vec<String> = ends.try_iter().collect();
+    assert_eq!(ends.len(), 3);
+    assert!(ends.iter().all(|thread| thread.starts_with("cuzk-worker-")), "{ends:?}");
 }

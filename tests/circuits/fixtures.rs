@@ -5,10 +5,11 @@ use std::path::Path;
 use blstrs::Scalar;
 use cuzk::circuits::{CircuitSpec, FilecoinRequest, ProofKind, SrsSource, Workload};
 use cuzk::error::SynthesisError;
-use cuzk::groth16::generate::generate_srs;
+use cuzk::groth16::fold::{Fold, HostTransform, Watch};
+use cuzk::groth16::generate::{fold_from_secrets, generate_srs};
 use cuzk::groth16::prover::{check_witness, prove};
 use cuzk::groth16::srs_file::read_vk;
-use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape};
+use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::PartitionIndex;
 
 use crate::common::{data_dir, decode, shape, Fixture, PARAMS_DIR};
@@ -282,21 +283,51 @@ fn first_row_of(shape: &R1csShape, column: usize) -> usize {
     first
 }
 
-#[test]
-fn window_2k_proofs_replay_to_the_recorded_bytes() {
-    let shape = shape("wpost-2k");
-    let mut rng = CircuitSpec::by_id("wpost-2k").unwrap().test_params_rng();
-    let srs = generate_srs(&shape, &mut rng).unwrap();
-    for fixture in Fixture::group("window-2k") {
+/// Every recorded proof of a group of one-partition jobs, by the recorded `r` and `s`.
+fn check_replay(srs: &Srs, shape: &R1csShape, group: &str) {
+    for fixture in Fixture::group(group) {
         for index in 0..fixture.manifest.requests.len() {
             let workload = fixture.workload(index);
             let blinding = fixture.manifest.blindings(index).unwrap().unwrap()[0];
-            let witness = workload.synthesize(PartitionIndex(0), &shape).unwrap();
+            let witness = workload.synthesize(PartitionIndex(0), shape).unwrap();
             let inputs = workload.public_inputs(PartitionIndex(0)).unwrap();
-            check_witness(&shape, &witness, &inputs).unwrap();
-            let proof = prove(&srs, &shape, &witness, &blinding).unwrap().to_bytes();
+            check_witness(shape, &witness, &inputs).unwrap();
+            let proof = prove(srs, shape, &witness, &blinding).unwrap().to_bytes();
             assert_eq!(hex::encode(proof), hex::encode(fixture.manifest.proof(index).unwrap().unwrap()));
             workload.verify_job(&srs.vk, &proof).unwrap();
         }
     }
+}
+
+#[test]
+fn window_2k_proofs_replay_to_the_recorded_bytes() {
+    let (shape, spec) = (shape("wpost-2k"), CircuitSpec::by_id("wpost-2k").unwrap());
+    check_replay(&generate_srs(&shape, &mut spec.test_params_rng()).unwrap(), &shape, "window-2k");
+}
+
+/// Folded by the group transform, of public data alone; by the secrets it is the same, point by point. A minute of a core.
+#[test]
+fn window_2k_proofs_replay_with_a_folded_key() {
+    let (shape, spec) = (shape("wpost-2k"), CircuitSpec::by_id("wpost-2k").unwrap());
+    let srs = generate_srs(&shape, &mut spec.test_params_rng()).unwrap();
+    let fold = Fold::build(&srs, &shape, &mut HostTransform, Watch::NONE).unwrap();
+    assert!(fold == fold_from_secrets(&shape, &mut spec.test_params_rng()).unwrap(), "folds differ");
+    fold.check(&srs, &shape, Path::new("window-2k"), Watch::NONE).unwrap();
+    // Inputs whose column of C is empty have no point: 2 of 23.
+    let absent = fold.l[..shape.num_inputs()].iter().filter(|point| **point == Default::default()).count();
+    assert_eq!((shape.num_inputs(), absent), (23, 2));
+    check_replay(&fold.apply(srs), &shape, "window-2k");
+}
+
+#[test]
+fn winning_2k_proofs_replay_with_a_folded_key() {
+    let (shape, spec) = (shape("winning-2k"), CircuitSpec::by_id("winning-2k").unwrap());
+    let srs = generate_srs(&shape, &mut spec.test_params_rng()).unwrap();
+    let fold = fold_from_secrets(&shape, &mut spec.test_params_rng()).unwrap();
+    fold.check(&srs, &shape, Path::new("winning-2k"), Watch::NONE).unwrap();
+    // Aux variables in no row of C keep their points.
+    let (_, aux) = fold.l.split_at(shape.num_inputs());
+    let unchanged = aux.iter().zip(&srs.l).filter(|(folded, plain)| folded == plain).count();
+    assert_eq!(unchanged, 462);
+    check_replay(&fold.apply(srs), &shape, "winning-2k");
 }

@@ -13,7 +13,7 @@ fn check_partition(name: &str, workload: &dyn Workload, partition: u32, shape: &
     let witness = workload.synthesize(partition, shape).unwrap();
     assert_eq!(native::num_fallbacks(), fallbacks, "{name}: the library made the witness");
     workload
-        .compare_with_library(partition, &witness, shape)
+        .compare_with_library(partition, &witness, shape, None)
         .unwrap_or_else(|error| panic!("{name} partition {partition}: {error}"));
 }
 

@@ -1,17 +1,21 @@
 //! Synthetic sectors: they satisfy the circuits, Filecoin's libraries read and verify them, and they say what they are.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use cuzk::circuits::catalogue::RegisteredProof;
 use cuzk::circuits::manifest::{Manifest, SyntheticField};
 use cuzk::circuits::request::TestScale;
 use cuzk::circuits::synthetic::SyntheticOptions;
 use cuzk::circuits::{CircuitSpec, FilecoinRequest, ProofKind, SectorSize};
 use cuzk::groth16::prover::check_witness;
 use cuzk::ids::PartitionIndex;
+use filecoin_hashers::poseidon::PoseidonDomain;
 use filecoin_hashers::sha256::{Sha256Domain, Sha256Hasher};
 use filecoin_proofs::constants::{SectorShapeBase, SectorShapeSub8, SectorShapeTop2};
 use filecoin_proofs::parameters::setup_params;
-use filecoin_proofs_api::seal::SealCommitPhase1Output;
+use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use storage_proofs_core::merkle::MerkleTreeTrait;
 use storage_proofs_core::proof::ProofScheme;
 use storage_proofs_porep::stacked::{self, Challenges, StackedDrg};
@@ -94,6 +98,9 @@ fn check_sizes(circuit: &str) {
     let (constraints, inputs, aux) = (shape.num_constraints(), shape.num_inputs(), shape.num_aux());
     assert_eq!(known, (constraints as u64, inputs as u64, aux as u64, shape.domain_log2()), "{circuit}");
     assert_eq!(sizes.num_dense, Some(shape.classes().num_dense() as u64), "{circuit}");
+    let is_scaled = CircuitSpec::by_id(circuit).unwrap().is_scaled();
+    let image_bytes = (!is_scaled).then(|| shape.image_layout().num_bytes() as u64);
+    assert_eq!(sizes.image_bytes, image_bytes, "{circuit}");
 }
 
 /// Decoding checks every path, hash, label and challenge.
@@ -131,15 +138,27 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
     }
 }
 
-/// Filecoin's own reader takes the C1, and its own verification the proofs in it. Returns comm_d.
+/// A C1 with the library's own vanilla proofs. (That the library's own reader takes it, `crates/filecoin_api_check` shows.)
+#[derive(Deserialize)]
+struct C1<Tree: MerkleTreeTrait> {
+    registered_proof: String,
+    #[serde(bound(deserialize = "stacked::Proof<Tree, Sha256Hasher>: DeserializeOwned"))]
+    vanilla_proofs: BTreeMap<String, Vec<Vec<stacked::Proof<Tree, Sha256Hasher>>>>,
+    comm_r: [u8; 32],
+    comm_d: [u8; 32],
+    replica_id: PoseidonDomain,
+    seed: [u8; 32],
+}
+
+/// Filecoin's own types read the C1, and its own verification takes the proofs in it. Returns comm_d.
 fn check_with_the_librarys_porep<Tree>(options: &SyntheticOptions) -> [u8; 32]
 where
     Tree: MerkleTreeTrait<Hasher = TreeRHasher> + 'static,
 {
-    let c1 = request(options).vanilla_proof;
-    let read: SealCommitPhase1Output = serde_json::from_slice(&c1).unwrap();
-    assert!(serde_json::to_vec(&read).unwrap() == c1, "the library writes it as we do");
-    let config = read.registered_proof.as_v1_config();
+    let read: C1<Tree> = serde_json::from_slice(&request(options).vanilla_proof).unwrap();
+    let config = RegisteredProof::from_name(ProofKind::PorepSealCommit, &read.registered_proof)
+        .unwrap()
+        .porep_config();
     let mut setup = setup_params(&config).unwrap();
     if let Some(challenges) = options.challenges {
         setup.challenges = Challenges::new_interactive(challenges as usize);
@@ -149,7 +168,7 @@ where
     let tau = stacked::Tau { comm_d: Sha256Domain(read.comm_d), comm_r: read.comm_r.into() };
     let inputs =
         stacked::PublicInputs { replica_id: read.replica_id, seed: Some(read.seed), tau: Some(tau), k: None };
-    let mut proofs: Vec<Vec<stacked::Proof<Tree, Sha256Hasher>>> = read.vanilla_proofs.try_into().unwrap();
+    let mut proofs = read.vanilla_proofs.into_values().next().unwrap();
     assert!(Scheme::<Tree>::verify_all_partitions(&params, &inputs, &proofs).unwrap());
     // It does refuse others.
     let first = proofs[0][0].replica_column_proofs.exp_parents[0].clone();

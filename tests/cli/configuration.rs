@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{command, cuzk, params, path, Run, WINDOW};
+use crate::{command, cuzk, params, path, Done, WINDOW};
 
 #[test]
 fn check_config_names_what_could_not_be_used() {
@@ -37,7 +37,7 @@ fn check_config_names_what_could_not_be_used() {
 
 #[test]
 fn an_empty_variable_names_no_configuration() {
-    let run = |value: &str| Run::of(command(&["check-config"]).env("CUZK_CONFIG", value).output().unwrap());
+    let run = |value: &str| Done::of(command(&["check-config"]).env("CUZK_CONFIG", value).output().unwrap());
     assert_eq!(run("").expect(0).stdout, cuzk(&["check-config"]).expect(0).stdout);
     assert!(run("/nonexistent").expect(2).stderr.contains("/nonexistent"));
 }
@@ -51,7 +51,7 @@ fn parameters_are_looked_for_where_the_flag_says_then_the_configuration_then_the
         fs::write(&file, config).unwrap();
         let mut args = vec!["prove", &manifest, "--json", "--config", &file];
         args.extend(flag.iter().flat_map(|dir| ["--params", dir]));
-        let run = Run::of(command(&args).env("FIL_PROOFS_PARAMETER_CACHE", variable).output().unwrap());
+        let run = Done::of(command(&args).env("FIL_PROOFS_PARAMETER_CACHE", variable).output().unwrap());
         let line = run.json_lines().remove(0);
         (run.code, line["error"]["message"].as_str().unwrap_or_default().to_owned())
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{command, cuzk, params, Run};
+use crate::{command, cuzk, params, Done};
 
 /// A folder in the place of `/`.
 struct Machine(TempDir);
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    fn doctor(&self, params: &str, more: &[&str]) -> Run {
+    fn doctor(&self, params: &str, more: &[&str]) -> Done {
         let root = self.0.path().to_str().unwrap();
         let args = ["doctor", "--json", "--root", root, "--params", params];
         cuzk(&[&args[..], more].concat())
@@ -77,7 +77,7 @@ impl Machine {
 }
 
 #[track_caller]
-fn found(run: &Run, name: &str) -> (String, String, String) {
+fn found(run: &Done, name: &str) -> (String, String, String) {
     let lines = run.json_lines();
     let line =
         lines.iter().find(|line| line["check"] == name).unwrap_or_else(|| panic!("{name}: {}", run.stdout));
@@ -213,7 +213,7 @@ fn configured_circuits_need_their_files_and_their_memory() {
     let root = machine.0.path().to_str().unwrap().to_owned();
     let mut doctor = command(&["doctor", "--json", "--root", &root, "--params", params()]);
     let run =
-        Run::of(doctor.env("CUZK_SRS_WARMUP", "[\"porep-32g\", \"wpost-2k\"]").output().unwrap()).expect(1);
+        Done::of(doctor.env("CUZK_SRS_WARMUP", "[\"porep-32g\", \"wpost-2k\"]").output().unwrap()).expect(1);
     let (verdict, _, advice) = found(&run, "porep-32g parameters");
     assert_eq!(verdict, "problem");
     assert!(advice.contains("cuzk params fetch porep-32g"), "{advice}");
@@ -232,6 +232,10 @@ fn configured_circuits_need_their_files_and_their_memory() {
 fn a_dead_socket_is_told_from_a_live_one() {
     let machine = Machine::good();
     assert_eq!(machine.finding("daemon socket").0, "fine");
+    let root = machine.0.path().to_str().unwrap().to_owned();
+    let mut doctor = command(&["doctor", "--json", "--root", &root, "--params", params()]);
+    let run = Done::of(doctor.env("CUZK_DAEMON_LISTEN", "unix:///run/cuzk/cuzk.sock").output().unwrap());
+    assert_eq!(found(&run, "daemon socket").1, "/run/cuzk/cuzk.sock: no daemon is there", "named once");
     let path = machine.0.path().join("run/curio/cuzk.sock");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let listener = UnixListener::bind(&path).unwrap();

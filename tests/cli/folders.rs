@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{command, cuzk, params, params_file_name, path, wpost_params_file, Run, WINDOW};
+use crate::{command, cuzk, params, params_file_name, path, wpost_params_file, Done, WINDOW};
 
 /// Nobody may enter a regular file, whatever their rights: as with a folder without permission, what is "in" it cannot
 /// be looked at, and is not merely missing.
@@ -55,7 +55,7 @@ fn a_folder_that_fills_up_meanwhile_is_wrong_use_and_left_clean() {
         .env("XDG_CACHE_HOME", dir.path().join("cache"))
         .output()
         .unwrap();
-    let run = Run::of(run).expect(2);
+    let run = Done::of(run).expect(2);
     let (error, folder) = (run.stderr.lines().last().unwrap(), dir.path().display().to_string());
     assert!(error.starts_with(&format!("error: {folder}")) && error.contains("cannot write: "), "{error}");
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -74,7 +74,7 @@ fn what_a_killed_generation_left_is_said_and_removed() {
     let writer = File::open(&held).unwrap();
     writer.lock().unwrap();
 
-    let says_so = |run: &Run| run.stderr.contains(&left) && run.stderr.contains("3.0 MiB");
+    let says_so = |run: &Done| run.stderr.contains(&left) && run.stderr.contains("3.0 MiB");
     let listed = cuzk(&["params", "list", "--json", "--params", dir_name]).expect(0);
     assert!(says_so(&listed), "{}", listed.stderr);
     assert!(says_so(&cuzk(&["params", "check", "wpost-2k", "--params", dir_name]).expect(3)));
@@ -124,7 +124,7 @@ fn a_foreign_parameter_file_is_named_and_leaves_no_shape_behind() {
     let cache = dir.path().join("cache");
     let prove = |manifest: &str, params: &str| {
         let args = ["prove", manifest, "--json", "--params", params];
-        Run::of(command(&args).env("XDG_CACHE_HOME", &cache).output().unwrap())
+        Done::of(command(&args).env("XDG_CACHE_HOME", &cache).output().unwrap())
     };
     let shapes = || -> Vec<String> {
         let entries = fs::read_dir(cache.join("cuzk/shapes")).into_iter().flatten();

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::json;
 
-use crate::{command, copy_of, cuzk, params, path, refused, Run, POREP, POREP_MINER, WINDOW};
+use crate::{command, copy_of, cuzk, params, path, refused, Done, POREP, POREP_MINER, WINDOW};
 
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -61,7 +61,7 @@ fn inputs_are_found_beside_a_link_and_else_beside_what_it_leads_to() {
     symlink(format!("{data}/manifest.json"), &link).unwrap();
     verifies(&link);
     let args = ["verify", "job.json", &format!("{data}/proof.bin"), "--params", params()];
-    Run::of(command(&args).current_dir(alone.path()).output().unwrap()).expect(0);
+    Done::of(command(&args).current_dir(alone.path()).output().unwrap()).expect(0);
 
     // A folder of links whose targets are apart.
     let (store, links) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

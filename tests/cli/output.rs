@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{command, cuzk, params, params_file_name, path, wpost_params_file, Run, WINDOW};
+use crate::terminal::Terminal;
+use crate::{command, copy_of, cuzk, params, params_file_name, path, wpost_params_file, Done, WINDOW};
 
 /// A device that is always full.
 fn full() -> Stdio {
@@ -19,8 +20,8 @@ fn closed() -> Stdio {
     writer.into()
 }
 
-fn run_to(stdout: Stdio, args: &[&str]) -> Run {
-    Run::of(command(args).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap())
+fn run_to(stdout: Stdio, args: &[&str]) -> Done {
+    Done::of(command(args).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap())
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn a_signal_leaves_no_job_without_its_line() {
     assert!(stderr.any(|line| line.unwrap().contains("quotient on sim-")));
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     stderr.for_each(drop);
-    let run = Run::of(child.wait_with_output().unwrap()).expect(130);
+    let run = Done::of(child.wait_with_output().unwrap()).expect(130);
     let mut said: Vec<_> = run
         .json_lines()
         .iter()
@@ -148,7 +149,7 @@ fn errors_before_logging_is_set_up_are_json_lines_too() {
         (&["circuits", "--log-format", "json", "--config", "/nonexistent.toml"], "/nonexistent.toml"),
         (&["circuits", "--log-format", "json", "--config", &config], "did you mean `logging`"),
     ];
-    let assert_said = |run: Run, what: &str| {
+    let assert_said = |run: Done, what: &str| {
         let lines: Vec<serde_json::Value> =
             run.stderr.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
         assert_eq!(lines.len(), 1, "{}", run.stderr);
@@ -160,10 +161,28 @@ fn errors_before_logging_is_set_up_are_json_lines_too() {
         assert_said(cuzk(args).expect(2), what);
     }
     let by_variable = command(&["prov"]).env("CUZK_LOGGING_FORMAT", "json").output().unwrap();
-    assert_said(Run::of(by_variable).expect(2), "unrecognized subcommand");
+    assert_said(Done::of(by_variable).expect(2), "unrecognized subcommand");
     // The place for logs is what is wrong: standard error is left.
     let no_file =
         command(&["circuits", "--log-format", "json"]).env("CUZK_LOGGING_FILE", "tests").output().unwrap();
-    assert_said(Run::of(no_file).expect(2), "logging.file");
+    assert_said(Done::of(no_file).expect(2), "logging.file");
     assert!(cuzk(&["--help", "--log-format", "json"]).expect(0).stdout.contains("Usage"));
+}
+
+/// What is redrawn names the stage that runs, of which partition, on which device; nothing of it is left at the end.
+#[test]
+fn on_a_terminal_prove_shows_stages_and_partitions_and_clears_up_behind_itself() {
+    // A short path, so that a line of 80 columns has room for what it is about.
+    let copy = copy_of("tests/data/filecoin/window-2k/two-partitions");
+    let manifest = path(&copy, "manifest.json");
+    let args = ["prove", &manifest, "--params", params(), "--device", "sim:1;stage=300ms"];
+    let finished = Terminal::run(&command(&args)).finish();
+    assert_eq!(finished.status.code(), Some(0), "{}", finished.screen);
+    for stage in ["upload", "quotient", "sum_h", "sum_l", "sum_a", "sum_b_g1", "sum_b_g2", "assemble"] {
+        let shown = format!("partition 0: {stage} on sim-0");
+        assert!(finished.written.contains(&shown), "{shown:?} was never shown:\n{}", finished.written);
+    }
+    // On the screen the first job's lines may have been moved out by the second's.
+    assert_eq!(finished.written.matches("192 B, verified").count(), 2, "{}", finished.written);
+    assert!(!finished.screen.contains("partition 0: "), "{}", finished.screen);
 }

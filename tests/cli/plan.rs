@@ -1,6 +1,6 @@
 //! `cuzk plan`, and how a process ends that has lost its devices.
 
-use super::{command, cuzk, params, Run, WINDOW};
+use super::{command, cuzk, params, Done, WINDOW};
 
 const PLAN: [&str; 9] =
     ["plan", "--gpus", "3", "--vram", "24GiB", "--ram", "128GiB", "--circuit", "porep-32g"];
@@ -51,13 +51,13 @@ fn b20_what_does_not_fit_ends_with_an_error() {
 }
 
 /// One device, which is lost for good under its first partition; and little patience.
-fn prove_on_a_lost_device(more: &[(&str, &str)]) -> Run {
+fn prove_on_a_lost_device(more: &[(&str, &str)]) -> Done {
     let manifest = format!("{WINDOW}/manifest.json");
     let args = ["prove", &manifest, "--json", "--params", params(), "--device", "sim:1;0:lost"];
     let mut command = command(&args);
     command.env("CUZK_GPUS_MAX_RESTARTS", "0").env("CUZK_GPUS_QUARANTINE_S", "1");
     command.envs(more.iter().copied());
-    Run::of(command.output().unwrap())
+    Done::of(command.output().unwrap())
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::process::Command;
 
 use super::*;
 
-fn bench(args: &[&str]) -> Run {
+fn bench(args: &[&str]) -> Done {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cuzk-bench"));
-    Run::of(command.args(args).current_dir(env!("CARGO_TARGET_TMPDIR")).output().unwrap())
+    Done::of(command.args(args).current_dir(env!("CARGO_TARGET_TMPDIR")).output().unwrap())
 }
 
 /// From nothing to a verified proof, and by Filecoin's own verification: `cuzk verify` asks it.
@@ -88,4 +88,38 @@ fn gen_vanilla_refuses_what_it_cannot_make() {
     let run =
         bench(&["gen-vanilla", "snap", "--sector-size", "2KiB", "--synthetic", "--out", &file]).expect(1);
     assert!(run.stderr.contains(&file), "{}", run.stderr);
+}
+
+/// One command finds SHA-256's layouts anew: those of the library that the program is built with are the stored ones.
+#[test]
+fn layouts_are_found_anew_by_one_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = path(&dir, "sha256.txt");
+    let said = bench(&["layouts", "--seed", "3", "--out", &file]).expect(0).stdout;
+    assert!(said.contains("written, as before"), "{said}");
+    let stored = concat!(env!("CARGO_MANIFEST_DIR"), "/src/circuits/native/layouts/sha256.txt");
+    assert_eq!(fs::read_to_string(&file).unwrap(), fs::read_to_string(stored).unwrap());
+    let said = bench(&["layouts"]).expect(0).stdout;
+    assert!(said.contains("are those of this library"), "{said}");
+}
+
+#[test]
+fn witnesses_are_measured_and_held_against_the_librarys() {
+    let dir = tempfile::tempdir().unwrap();
+    let shape = path(&dir, "shape");
+    let said = bench(&["shape", "winning-2k", "--out", &shape, "--compare", "--json"]).expect(0).stdout;
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["aux"], 91_674);
+    assert!(report["compared_s"].as_f64().unwrap() > 0.0, "{report}");
+    let job = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/filecoin/winning-2k/sector-1");
+    let said = bench(&["witness", job, "--shape", &shape, "--compare"]).expect(0).stdout;
+    for part in ["on one core", "of which SHA-256", "equal to the library's in all 91674 variables"] {
+        assert!(said.contains(part), "{part:?} is not in {said:?}");
+    }
+    let part = bench(&["witness", job, "--compare=1", "--compare-percent", "10"]).expect(0).stdout;
+    assert!(part.contains("equal to the library's in the first 9160 variables"), "{part}");
+    // Matrices of another circuit have no place for it.
+    bench(&["shape", "wpost-2k", "--out", &shape]).expect(0);
+    bench(&["witness", job, "--shape", &shape]).expect(1);
+    bench(&["witness", job, "--compare-percent", "10"]).expect(2);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::rig::{bench, params, Daemon, Done, WINNING};
+use crate::rig::{bench, params, Daemon, Done, WINDOW};
 
 fn report(run: &Done) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}", run.stdout))
@@ -41,7 +41,7 @@ fn assert_adds_up(report: &Value) {
 fn stress_of_two_kinds_through_a_daemon_adds_up_and_every_proof_holds() {
     let daemon = Daemon::start();
     let html = daemon.path("report.html").display().to_string();
-    let args = ["stress", "--load", "winning-2k=2/s,window-2k=60/min", "--duration", "2s", "--seed", "3"];
+    let args = ["stress", "--load", "winning-2k=30/min,window-2k=2/s", "--duration", "2s", "--seed", "3"];
     let run = bench(
         &[&args[..], &["--addr", &daemon.addr, "--params", params(), "--json", "--html", &html]].concat(),
     );
@@ -64,13 +64,13 @@ fn stress_of_two_kinds_through_a_daemon_adds_up_and_every_proof_holds() {
 
 #[test]
 fn embedded_is_the_default_and_recorded_inputs_do_as_well() {
-    let args = ["single", WINNING, "--count", "2", "--device", "sim:1", "--params", params(), "--json"];
+    let args = ["single", WINDOW, "--count", "2", "--device", "sim:1", "--params", params(), "--json"];
     let report = report(&bench(&args).expect(0));
     assert_adds_up(&report);
     assert_eq!((&report["target"], &report["verified"]), (&"embedded".into(), &2.into()));
     let args = [
         "batch",
-        "winning-2k",
+        "window-2k",
         "--count",
         "2",
         "--concurrency",
@@ -86,7 +86,7 @@ fn embedded_is_the_default_and_recorded_inputs_do_as_well() {
 
 #[test]
 fn a_comparison_runs_the_same_jobs_both_ways() {
-    let args = ["batch", "winning-2k", "--compare", "--rounds", "1", "--count", "2", "--concurrency", "2"];
+    let args = ["batch", "window-2k", "--compare", "--rounds", "1", "--count", "2", "--concurrency", "2"];
     let run = bench(&[&args[..], &["--device", "sim:1", "--params", params(), "--json"]].concat());
     // One round on a machine that does other things says nothing of the ratio: only 1 may say that it is too low.
     assert!([0, 1].contains(&run.code), "{}", run.stderr);

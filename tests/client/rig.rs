@@ -2,52 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use tempfile::TempDir;
+
+pub use crate::done::Done;
 
 pub const WINDOW: &str = "tests/data/filecoin/window-2k/full-partition/manifest.json";
 pub const WINNING: &str = "tests/data/filecoin/winning-2k/sector-1/manifest.json";
 
 /// Nothing here takes as long on an idle machine; builds beside it must not make it fail.
 const LIMIT: Duration = Duration::from_secs(300);
-
-pub struct Done {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl Done {
-    pub fn of(output: Output) -> Self {
-        Self {
-            code: output.status.code().expect("not killed"),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    #[track_caller]
-    pub fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
-        self
-    }
-
-    pub fn json_lines(&self) -> Vec<Value> {
-        self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
-    }
-
-    /// The only line.
-    #[track_caller]
-    pub fn json(&self) -> Value {
-        let mut lines = self.json_lines();
-        assert_eq!(lines.len(), 1, "{}", self.stdout);
-        lines.remove(0)
-    }
-}
 
 /// A program in an environment of its own.
 pub fn command(program: &str, args: &[&str]) -> Command {
@@ -76,11 +43,11 @@ pub fn bench(args: &[&str]) -> Done {
     Done::of(command(BENCH, args).output().unwrap())
 }
 
-/// A folder with the test parameters of both PoSts of 2 KiB: made once, kept with the build.
+/// A folder with the test parameters of both PoSts of 2 KiB: made once, kept with the build, shared with `tests/daemon.rs`.
 pub fn params() -> &'static str {
     static DIR: OnceLock<String> = OnceLock::new();
     DIR.get_or_init(|| {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("client-params").display().to_string();
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("post-params").display().to_string();
         let args = ["params", "generate", "wpost-2k", "winning-2k", "--params", &dir];
         let made = Command::new(CUZK).args(args).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -123,7 +90,14 @@ impl Daemon {
     /// Asks again and again: each answer, also that nobody is there, is a process that ended.
     fn wait_ready(&mut self) {
         let begun = Instant::now();
+        let socket = self.addr.strip_prefix("unix://").map(PathBuf::from);
         loop {
+            // Before it listens, asking would only take a core from it.
+            if socket.as_ref().is_some_and(|socket| !socket.exists()) && begun.elapsed() < LIMIT {
+                assert_eq!(self.child.try_wait().unwrap(), None, "the daemon ended: {}", self.log());
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            }
             let status = self.cuzk(&["status", "--json"]);
             if status.code == 0 && status.json()["ready"] == true {
                 return;

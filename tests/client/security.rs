@@ -2,45 +2,11 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
+use crate::certificates::Authority;
 use crate::rig::Daemon;
-
-/// An authority, and certificates that it signed, as PEM files in `dir`.
-struct Authority {
-    dir: PathBuf,
-    name: &'static str,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new(dir: &Path, name: &'static str) -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).unwrap();
-        fs::write(dir.join(format!("{name}.pem")), certificate.pem()).unwrap();
-        Self { dir: dir.to_owned(), name, issuer: Issuer::new(params, key) }
-    }
-
-    fn path(&self) -> String {
-        self.dir.join(format!("{}.pem", self.name)).display().to_string()
-    }
-
-    /// Paths of certificate and key.
-    fn sign(&self, name: &str) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let file = |kind: &str| self.dir.join(format!("{}-{name}-{kind}.pem", self.name));
-        fs::write(file("cert"), certificate.pem()).unwrap();
-        fs::write(file("key"), key.serialize_pem()).unwrap();
-        (file("cert").display().to_string(), file("key").display().to_string())
-    }
-}
 
 /// A port that was free a moment ago.
 fn free_address() -> String {

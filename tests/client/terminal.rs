@@ -17,6 +17,8 @@ pub struct Terminal {
     keys: File,
     output: Receiver<Vec<u8>>,
     screen: vt100::Parser,
+    /// All that was written, drawn over since or not.
+    written: Vec<u8>,
     /// The program's side, kept open: its settings are looked at after the program ended.
     side: OwnedFd,
     before: Termios,
@@ -46,7 +48,8 @@ impl Terminal {
         let child = leader.spawn().unwrap();
         let keys = File::from(master);
         let output = read(keys.try_clone().unwrap());
-        Self { child, keys, output, screen: vt100::Parser::new(24, 80, 0), side: side.into(), before }
+        let (screen, written) = (vt100::Parser::new(24, 80, 0), Vec::new());
+        Self { child, keys, output, screen, written, side: side.into(), before }
     }
 
     pub fn press(&mut self, keys: &str) {
@@ -59,11 +62,16 @@ impl Terminal {
         let end = Instant::now() + LIMIT;
         while !is_wanted(self.screen.screen()) {
             match self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(bytes) => self.screen.process(&bytes),
+                Ok(bytes) => self.take_in(&bytes),
                 Err(RecvTimeoutError::Timeout) => panic!("never seen:\n{}", self.contents()),
                 Err(RecvTimeoutError::Disconnected) => panic!("it ended:\n{}", self.contents()),
             }
         }
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) {
+        self.screen.process(bytes);
+        self.written.extend_from_slice(bytes);
     }
 
     #[track_caller]
@@ -81,7 +89,13 @@ impl Terminal {
 
     /// Waits for the program's end, and looks whether it left the terminal as it was.
     #[track_caller]
-    pub fn end(mut self) -> ExitStatus {
+    pub fn end(self) -> ExitStatus {
+        self.finish().status
+    }
+
+    /// As [`Terminal::end`], with what the program has shown.
+    #[track_caller]
+    pub fn finish(mut self) -> Finished {
         let status = self.child.wait().unwrap();
         let after = tcgetattr(&self.side).unwrap();
         let modes = |termios: &Termios| {
@@ -89,14 +103,26 @@ impl Terminal {
         };
         assert_eq!(modes(&after), modes(&self.before), "the terminal's modes are not restored");
         // What was written last is in the reader's hands once nobody has the other side open.
-        drop(self.side);
-        while let Ok(bytes) = self.output.recv_timeout(LIMIT) {
-            self.screen.process(&bytes);
+        let Self { side, output, mut screen, mut written, .. } = self;
+        drop(side);
+        while let Ok(bytes) = output.recv_timeout(LIMIT) {
+            screen.process(&bytes);
+            written.extend(bytes);
         }
-        let screen = self.screen.screen();
+        let screen = screen.screen();
         assert!(!screen.alternate_screen() && !screen.hide_cursor(), "{}", screen.contents());
-        status
+        let written = String::from_utf8_lossy(&written).into_owned();
+        Finished { status, screen: screen.contents(), written }
     }
+}
+
+/// A program that has ended.
+pub struct Finished {
+    pub status: ExitStatus,
+    /// What it left on the screen.
+    pub screen: String,
+    /// All that was ever on it.
+    pub written: String,
 }
 
 /// All that the program writes, until its side is closed.

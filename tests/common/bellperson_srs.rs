@@ -2,11 +2,13 @@
 
 use bellperson::groth16::{Parameters, VerifyingKey as BellpersonVk};
 use blstrs::Bls12;
+use cuzk::groth16::srs::QuotientBasis;
 use cuzk::groth16::{Srs, VerifyingKey};
 
 pub fn to_srs(params: &Parameters<Bls12>) -> Srs {
     Srs {
         vk: to_vk(&params.vk),
+        basis: QuotientBasis::Coefficients,
         h: params.h.iter().map(|point| *point.as_ref()).collect(),
         l: params.l.iter().map(|point| *point.as_ref()).collect(),
         a: params.a.iter().map(|point| *point.as_ref()).collect(),

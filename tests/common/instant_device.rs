@@ -1,6 +1,7 @@
 //! A device that is done at once, and its answers right: what is left of a partition's time is the engine's own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Actor, ActorContext, Addr, ArbiterHandle, AsyncContext, Context, Handler};
 use cuzk::actors::gpu_device::{DeviceConfig, DeviceHandle, DevicePeers, DeviceSpawner};
@@ -84,6 +85,7 @@ impl Actor for InstantDevice {
                 critical_limit_bytes: 1 << 40,
                 model: MemoryModel::Dedicated,
             },
+            checks_rows: false,
             address: addressed(&ctx.address()),
         };
         let (peers, mut gate) = (self.peers.ready.clone(), self.gate.clone());
@@ -107,6 +109,7 @@ impl Handler<ProvePartition> for InstantDevice {
             at,
             device: self.id.clone(),
             timings: StageTimings::default(),
+            waited_for_others: Duration::ZERO,
             memory_peak_bytes: 0,
             memory_planned_bytes: 0,
         });

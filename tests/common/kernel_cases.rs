@@ -4,8 +4,7 @@
 //!
 //! Values are the raw integers of the structs, little-endian: Montgomery form, Fp in `[0, 2p)`, Fr in `[0, r)`.
 
-// Each of its users needs a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary uses a part of this")]
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,5 @@
 //! Tools of the message-level tests: one paused arbiter, peers that record, seeds, small circuits.
-//!
-//! Every test binary compiles its own copy and uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary compiles its own copy and uses a part of this")]
 
 pub mod device;
 pub mod fixtures;

@@ -1,8 +1,7 @@
 //! Multi-exponentiations with known results, for the kernels on the host and on a GPU: bases are known multiples
 //! `k_i` of a generator, so that the sum is `(Σ k_i s_i)` times it.
 
-// Each of its users needs a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary uses a part of this")]
 
 use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};

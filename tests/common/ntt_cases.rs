@@ -1,8 +1,7 @@
 //! Inputs and right answers for the transforms, from `groth16::domain`. Used on the host (`kernels_host/ntt.rs`) and
 //! on GPUs (`gpu_ntt.rs`).
 
-// Each of its users needs a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary uses a part of this")]
 
 use blst::blst_fr;
 use blstrs::Scalar;

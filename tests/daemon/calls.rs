@@ -10,7 +10,7 @@ use cuzk_wire::v1::{
 use tokio::task::JoinSet;
 use tonic::{Code, Request};
 
-use super::requests::{other_winning, prove, window, winning};
+use super::requests::{other_window, prove, window};
 use super::rig::{in_progress, status, wait_status, Setup};
 
 /// Two seconds and a half more for the first partition that a device begins.
@@ -20,11 +20,11 @@ const SLOW_FIRST: &str = "sim:1;0:delay(2500ms)@1.sum_h";
 async fn a_proof_comes_back_verified_and_a_known_one_at_once() {
     let daemon = Setup::new("sim:2").start().await;
     let mut client = daemon.client().await;
-    let first = client.prove(prove(winning("a"))).await.unwrap().into_inner().result.unwrap();
+    let first = client.prove(prove(window("a"))).await.unwrap().into_inner().result.unwrap();
     assert_eq!(first.status(), End::Completed, "{first:?}");
     assert_eq!((first.job_id.as_str(), first.proof.len()), ("a", 192));
     assert!(first.total_ms > 0 && first.synthesis_ms > 0 && first.devices.len() == 1, "{first:?}");
-    let again = client.prove(prove(winning("a"))).await.unwrap().into_inner().result.unwrap();
+    let again = client.prove(prove(window("a"))).await.unwrap().into_inner().result.unwrap();
     assert_eq!(again.proof, first.proof);
     let status = status(&mut client).await;
     assert_eq!(status.totals.unwrap().dispatched, 1);
@@ -41,9 +41,9 @@ async fn equal_ids_with_different_inputs_are_two_jobs_with_two_names() {
     let mut client = daemon.client().await;
     let mut submit = async |request| client.submit_proof(request).await.unwrap().into_inner();
     let id = "wdpost-1000-0-[1 2 3 4 5 6 7 8]";
-    let first = submit(winning(id)).await;
-    let second = submit(other_winning(id)).await;
-    let first_again = submit(winning(id)).await;
+    let first = submit(window(id)).await;
+    let second = submit(other_window(id)).await;
+    let first_again = submit(window(id)).await;
     assert_eq!(first.job_id, id);
     assert!(second.job_id.starts_with(id) && second.job_id != id, "{second:?}");
     assert_eq!((first_again.job_id.as_str(), first_again.attached), (id, true));
@@ -64,7 +64,7 @@ async fn b26_who_goes_away_cancels_and_may_come_back() {
     let daemon = Setup::new(SLOW_FIRST).start().await;
     let mut client = daemon.client().await;
     // A deadline: the same code, whoever's clock was first.
-    let mut request = Request::new(prove(winning("deadline")));
+    let mut request = Request::new(prove(window("deadline")));
     request.set_timeout(Duration::from_secs(1));
     let error = client.prove(request).await.unwrap_err();
     assert!(matches!(error.code(), Code::DeadlineExceeded | Code::Cancelled), "{error}");
@@ -73,7 +73,7 @@ async fn b26_who_goes_away_cancels_and_may_come_back() {
         status.jobs == 0 && totals.cancelled + totals.failed == 1
     };
     wait_status(&mut client, gone).await;
-    let again = client.prove(prove(winning("deadline"))).await.unwrap().into_inner().result.unwrap();
+    let again = client.prove(prove(window("deadline"))).await.unwrap().into_inner().result.unwrap();
     assert_eq!(again.status(), End::Completed, "{again:?}");
     assert!(!daemon.log_text().contains("panic"));
 }
@@ -84,7 +84,7 @@ async fn b26_a_job_goes_on_for_whoever_still_waits() {
     let mut client = daemon.client().await;
     let call = || {
         let mut client = client.clone();
-        async move { client.prove(prove(winning("shared"))).await }
+        async move { client.prove(prove(window("shared"))).await }
     };
     let (leaves, stays) = (tokio::spawn(call()), tokio::spawn(call()));
     wait_status(&mut client, |status| status.totals.unwrap().attached == 1 && in_progress(status) == 1).await;
@@ -96,7 +96,7 @@ async fn b26_a_job_goes_on_for_whoever_still_waits() {
     let alone = Setup::new(SLOW_FIRST).start().await;
     let mut client = alone.client().await;
     let mut other = client.clone();
-    let leaves = tokio::spawn(async move { other.prove(prove(winning("alone"))).await });
+    let leaves = tokio::spawn(async move { other.prove(prove(window("alone"))).await });
     wait_status(&mut client, |status| in_progress(status) == 1).await;
     leaves.abort();
     wait_status(&mut client, |status| status.totals.unwrap().cancelled == 1 && status.jobs == 0).await;
@@ -106,9 +106,9 @@ async fn b26_a_job_goes_on_for_whoever_still_waits() {
 async fn cancel_is_defined_in_every_state() {
     let daemon = Setup::new(SLOW_FIRST).start().await;
     let mut client = daemon.client().await;
-    client.submit_proof(winning("runs")).await.unwrap();
+    client.submit_proof(window("runs")).await.unwrap();
     wait_status(&mut client, |status| in_progress(status) == 1).await;
-    client.submit_proof(other_winning("waits")).await.unwrap();
+    client.submit_proof(other_window("waits")).await.unwrap();
     let mut cancel = async |job_id: &str| {
         let request = CancelProofRequest { job_id: job_id.to_owned() };
         let answer = client.cancel_proof(request).await.unwrap().into_inner();
@@ -129,22 +129,22 @@ async fn codes_are_those_that_callers_know() {
     let code = client.prove(ProveRequest { submit: None }).await.unwrap_err().code();
     assert_eq!(code, Code::InvalidArgument);
     for proof_kind in [0, 9, -1] {
-        let bad = SubmitProofRequest { proof_kind, ..winning("bad") };
+        let bad = SubmitProofRequest { proof_kind, ..window("bad") };
         assert_eq!(client.prove(prove(bad.clone())).await.unwrap_err().code(), Code::InvalidArgument);
         assert_eq!(client.submit_proof(bad).await.unwrap_err().code(), Code::InvalidArgument);
     }
     let unknown = AwaitProofRequest { job_id: "unknown".into(), timeout_ms: 0 };
     assert_eq!(client.await_proof(unknown).await.unwrap_err().code(), Code::NotFound);
-    client.submit_proof(winning("slow")).await.unwrap();
+    client.submit_proof(window("slow")).await.unwrap();
     let soon = AwaitProofRequest { job_id: "slow".into(), timeout_ms: 50 };
     assert_eq!(client.await_proof(soon).await.unwrap().into_inner().status(), End::Timeout);
     // Contradictory sizes: both are named. Zero: taken from what says it.
-    let contradiction = SubmitProofRequest { sector_size: 8 << 20, ..winning("contradiction") };
+    let contradiction = SubmitProofRequest { sector_size: 8 << 20, ..window("contradiction") };
     let result = client.prove(prove(contradiction)).await.unwrap().into_inner().result.unwrap();
     assert_eq!(result.status(), End::Failed);
     assert!(result.error_message.contains("8388608") && result.error_message.contains("2KiB"), "{result:?}");
     // A version that nobody knows is refused by name.
-    let unsupported = SubmitProofRequest { registered_proof: 99, sector_size: 0, ..winning("unsupported") };
+    let unsupported = SubmitProofRequest { registered_proof: 99, sector_size: 0, ..window("unsupported") };
     let error = client.prove(prove(unsupported)).await.unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented);
     assert!(error.message().contains("99"), "{error}");
@@ -159,7 +159,7 @@ async fn b50_many_calls_at_once_and_status_never_waits() {
     for index in 0..CALLS {
         let mut client = client.clone();
         calls.spawn(async move {
-            let answer = client.prove(prove(winning(&format!("call-{index}")))).await;
+            let answer = client.prove(prove(window(&format!("call-{index}")))).await;
             answer.unwrap().into_inner().result.unwrap()
         });
     }
@@ -184,8 +184,10 @@ async fn b50_many_calls_at_once_and_status_never_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b58_a_running_job_and_its_key_are_in_the_status() {
-    let daemon = Setup::new(SLOW_FIRST).start().await;
+async fn b58_a_running_job_and_its_key_are_in_the_status_and_on_every_path_of_http() {
+    let mut setup = Setup::new(SLOW_FIRST);
+    setup.daemon = "status_listen = \"127.0.0.1:0\"".to_owned();
+    let daemon = setup.start().await;
     let mut client = daemon.client().await;
     client.submit_proof(window("seen")).await.unwrap();
     // Its upload comes first; then it stands still for a while.
@@ -203,8 +205,26 @@ async fn b58_a_running_job_and_its_key_are_in_the_status() {
     let jobs = client.list_jobs(ListJobsRequest {}).await.unwrap().into_inner().jobs;
     assert_eq!((jobs[0].job_id.as_str(), jobs[0].state.as_str()), ("seen", "running"));
     assert_eq!(jobs[0].priority(), Priority::High);
-    let metrics = client.get_metrics(GetMetricsRequest {}).await.unwrap().into_inner().prometheus_text;
-    assert!(metrics.contains("# TYPE cuzk_"), "{metrics}");
+    let (code, text) = daemon.http("/status");
+    let said: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &said["jobs"][0]["request_id"]), (200, &"seen".into()), "{text}");
+    let (code, metrics) = daemon.http("/metrics");
+    let in_progress = "cuzk_partitions_in_progress{kind=\"window-post\",priority=\"high\"} 1";
+    assert!(code == 200 && metrics.contains(in_progress), "{metrics}");
+    let is_hot = |line: &str| line.starts_with("cuzk_srs_bytes{circuit=\"wpost-2k\",tier=\"hot\"");
+    let hot = metrics.lines().find(|line| is_hot(line)).expect("its key is on the device");
+    assert!(hot.rsplit(' ').next().unwrap().parse::<f64>().unwrap() > 1e6, "{hot}");
+    let by_grpc = client.get_metrics(GetMetricsRequest {}).await.unwrap().into_inner().prometheus_text;
+    let names = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("# TYPE")).map(str::to_owned).collect()
+    };
+    assert_eq!(names(&by_grpc), names(&metrics));
+    assert_eq!([daemon.http("/healthz").0, daemon.http("/readyz").0], [200, 200]);
+    let (code, page) = daemon.http("/");
+    assert!(code == 200 && page.contains("<!doctype html>"), "{page}");
+    for path in ["/health", "/healthz/", "/metrics/x", "/index.html"] {
+        assert_eq!(daemon.http(path).0, 404, "{path}");
+    }
     // In use: it stays.
     let evict = EvictSrsRequest { circuit_id: "wpost-2k".into() };
     assert_eq!(client.evict_srs(evict).await.unwrap_err().code(), Code::FailedPrecondition);
@@ -214,11 +234,11 @@ async fn b58_a_running_job_and_its_key_are_in_the_status() {
 async fn keys_come_before_they_are_needed_and_go_when_told() {
     let daemon = Setup::new("sim:1").start().await;
     let mut client = daemon.client().await;
-    let preload = || PreloadSrsRequest { circuit_id: "winning-2k".into(), ..Default::default() };
+    let preload = || PreloadSrsRequest { circuit_id: "wpost-2k".into(), ..Default::default() };
     let first = client.preload_srs(preload()).await.unwrap().into_inner();
     assert!(!first.already_loaded && first.host_bytes > 0, "{first:?}");
     assert!(client.preload_srs(preload()).await.unwrap().into_inner().already_loaded);
-    let evict = || EvictSrsRequest { circuit_id: "winning-2k".into() };
+    let evict = || EvictSrsRequest { circuit_id: "wpost-2k".into() };
     let evicted = client.evict_srs(evict()).await.unwrap().into_inner();
     assert!(evicted.was_loaded && evicted.freed_bytes >= first.host_bytes, "{evicted:?}");
     assert!(!client.evict_srs(evict()).await.unwrap().into_inner().was_loaded);

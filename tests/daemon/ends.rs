@@ -7,7 +7,7 @@ use cuzk_wire::v1::{DrainRequest, GetStatusRequest};
 use rustix::process::Signal;
 use tonic::Code;
 
-use super::requests::{other_winning, prove, winning};
+use super::requests::{other_window, prove, window};
 use super::rig::{in_progress, wait_status, Setup};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,7 +20,7 @@ async fn b43_the_only_device_lost_ends_the_process_with_an_error() {
     let mut daemon = setup.start().await;
     let mut client = daemon.client().await;
     // The caller is answered, to try again elsewhere or later.
-    let error = client.prove(prove(winning("lost"))).await.unwrap_err();
+    let error = client.prove(prove(window("lost"))).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error}");
     assert_eq!(daemon.exit_code().await, 1);
     assert!(daemon.log_text().contains("no device is left"), "{}", daemon.log_text());
@@ -32,14 +32,14 @@ async fn b44_sigterm_lets_jobs_finish_and_refuses_new_ones() {
     let mut daemon = Setup::new("sim:1;0:delay(3000ms)@1.sum_h").start().await;
     let mut client = daemon.client().await;
     let mut waiting = client.clone();
-    let answer = tokio::spawn(async move { waiting.prove(prove(winning("running"))).await });
+    let answer = tokio::spawn(async move { waiting.prove(prove(window("running"))).await });
     wait_status(&mut client, |status| in_progress(status) == 1).await;
     daemon.signal(Signal::TERM);
     let status = wait_status(&mut client, |status| status.draining).await;
     assert!(!status.ready);
-    let error = client.prove(prove(other_winning("late"))).await.unwrap_err();
+    let error = client.prove(prove(other_window("late"))).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error}");
-    assert_eq!(client.submit_proof(other_winning("late")).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(client.submit_proof(other_window("late")).await.unwrap_err().code(), Code::Unavailable);
     let result = answer.await.unwrap().unwrap().into_inner().result.unwrap();
     assert_eq!(result.status(), End::Completed, "{result:?}");
     assert_eq!(daemon.exit_code().await, 0);
@@ -66,7 +66,7 @@ async fn b44_an_idle_daemon_ends_at_once() {
 async fn a_second_signal_ends_at_once() {
     let mut daemon = Setup::new("sim:1;0:hang@1.sum_h").start().await;
     let mut client = daemon.client().await;
-    client.submit_proof(winning("hangs")).await.unwrap();
+    client.submit_proof(window("hangs")).await.unwrap();
     wait_status(&mut client, |status| in_progress(status) == 1).await;
     daemon.signal(Signal::INT);
     wait_status(&mut client, |status| status.draining).await;
@@ -79,7 +79,7 @@ async fn a_drain_has_a_limit_and_what_is_left_is_for_the_next_process() {
     let mut daemon = Setup::new("sim:1;0:hang@1.sum_h").start().await;
     let mut client = daemon.client().await;
     let mut waiting = client.clone();
-    let answer = tokio::spawn(async move { waiting.prove(prove(winning("left"))).await });
+    let answer = tokio::spawn(async move { waiting.prove(prove(window("left"))).await });
     wait_status(&mut client, |status| in_progress(status) == 1).await;
     let drained = client.drain(DrainRequest { limit_ms: 300 }).await.unwrap().into_inner();
     assert_eq!(drained.jobs, 1);

@@ -1,10 +1,8 @@
 //! Large messages, and callers that ask for too much.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
+use cuzk::telemetry::process::status_bytes;
 use cuzk_wire::v1::await_proof_response::Status as End;
 use cuzk_wire::v1::{ProofKind, SubmitProofRequest};
 use cuzk_wire::CONTRACT;
@@ -18,8 +16,8 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::ServerReflectionRequest;
 
-use super::requests::{prove, winning};
-use super::rig::{status, Setup};
+use super::requests::{prove, window};
+use super::rig::Setup;
 
 const MIB: usize = 1 << 20;
 
@@ -37,9 +35,7 @@ fn large(num_bytes: usize) -> SubmitProofRequest {
 /// The most memory that the process ever had, in bytes.
 fn peak_bytes(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let kib: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
-    kib * 1024
+    status_bytes(&status, "VmHWM").unwrap() as usize
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +56,7 @@ async fn b55_messages_of_256_mib_reach_the_parser_and_larger_ones_are_refused() 
     }
     let error = client.prove(prove(large(257 * MIB))).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
-    let result = client.prove(prove(winning("alive"))).await.unwrap().into_inner().result.unwrap();
+    let result = client.prove(prove(window("alive"))).await.unwrap().into_inner().result.unwrap();
     assert_eq!(result.status(), End::Completed);
 }
 
@@ -112,36 +108,4 @@ async fn b56_reflection_and_health_are_served() {
     }
     let contract = String::from_utf8_lossy(CONTRACT);
     assert!(contract.contains("ProvingEngine"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn connections_that_say_nothing_or_nonsense_do_no_harm() {
-    let mut setup = Setup::new("sim:1");
-    setup.daemon = "slow_client_limit_s = 1\nmax_connections = 8\nmax_header_bytes = \"4KiB\"".to_owned();
-    let daemon = setup.start().await;
-    let mut client = daemon.client().await;
-    let connect = || {
-        let socket = UnixStream::connect(daemon.setup.socket()).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        socket
-    };
-    // Nothing at all: closed after a second. What is not HTTP/2: closed too.
-    let silent: Vec<UnixStream> = (0..4).map(|_| connect()).collect();
-    let mut nonsense = connect();
-    nonsense.write_all(&[b'\r'; 4096]).unwrap();
-    tokio::task::spawn_blocking(move || {
-        for mut socket in silent.into_iter().chain([nonsense]) {
-            let mut rest = Vec::new();
-            // The end, or an error: it is not kept open.
-            let _ = socket.read_to_end(&mut rest);
-        }
-    })
-    .await
-    .unwrap();
-    // Headers beyond the limit are refused, and the connection's other calls go on.
-    let mut request = tonic::Request::new(cuzk_wire::v1::GetStatusRequest {});
-    request.metadata_mut().insert("x-large", "y".repeat(64 << 10).parse().unwrap());
-    assert!(client.get_status(request).await.is_err());
-    let mut client = daemon.client().await;
-    status(&mut client).await;
 }

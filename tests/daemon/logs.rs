@@ -5,14 +5,14 @@ use std::fs;
 use cuzk_wire::v1::await_proof_response::Status as End;
 use serde_json::Value;
 
-use super::requests::{prove, winning};
+use super::requests::{prove, window};
 use super::rig::Setup;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b59_every_line_is_json_and_names_its_job() {
     let daemon = Setup::new("sim:1").start().await;
     let mut client = daemon.client().await;
-    let result = client.prove(prove(winning("logged"))).await.unwrap().into_inner().result.unwrap();
+    let result = client.prove(prove(window("logged"))).await.unwrap().into_inner().result.unwrap();
     assert_eq!(result.status(), End::Completed);
     let text = daemon.log_with("job completed").await;
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
@@ -31,7 +31,29 @@ async fn b59_the_filter_holds() {
     setup.sections = "[logging]\nlevel = \"error\"\nformat = \"json\"\n".to_owned();
     let daemon = setup.start().await;
     let mut client = daemon.client().await;
-    client.prove(prove(winning("quiet"))).await.unwrap();
+    client.prove(prove(window("quiet"))).await.unwrap();
+    assert_eq!(daemon.log_text(), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_rolling_files_the_newest_are_kept() {
+    let mut setup = Setup::new("sim:1");
+    let dir = setup.dir.path().to_owned();
+    for hour in 0..5 {
+        fs::write(dir.join(format!("rolling.log.2020-01-01-0{hour}")), "old\n").unwrap();
+    }
+    setup.sections = format!(
+        "[logging]\nlevel = \"info\"\nfile = \"{}\"\nrotation = \"hourly\"\nretained_files = 3\n",
+        dir.join("rolling.log").display()
+    );
+    let daemon = setup.start().await;
+    let names = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let kept: Vec<String> = names.filter(|name| name.starts_with("rolling.log.")).collect();
+    assert_eq!(kept.len(), 3, "{kept:?}");
+    let is_old = |name: &&String| name.contains(".2020-");
+    assert_eq!(kept.iter().filter(is_old).count(), 2, "there is no new one: {kept:?}");
+    // Nothing else of the folder is touched, and nothing is said elsewhere.
+    assert!(daemon.setup.config_file().exists() && dir.join("journal").exists());
     assert_eq!(daemon.log_text(), "");
 }
 
@@ -46,9 +68,9 @@ async fn nothing_secret_is_logged() {
     );
     let daemon = setup.start().await;
     let mut client = daemon.client().await;
-    let good = winning("good");
+    let good = window("good");
     client.prove(prove(good.clone())).await.unwrap();
-    let mut bad = winning("bad");
+    let mut bad = window("bad");
     bad.vanilla_proofs[0] = bad.vanilla_proofs[0].slice(..bad.vanilla_proofs[0].len() - 9);
     client.prove(prove(bad)).await.unwrap();
     let mut text = daemon.log_text();

@@ -1,7 +1,9 @@
 //! A daemon of a test's own.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -19,11 +21,11 @@ pub type Client = ProvingEngineClient<Channel>;
 /// Nothing takes this long on an idle machine; whatever else runs beside the tests must not make them fail.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
-/// A folder with the parameters of both PoSts of 2 KiB: made once, kept with the build.
+/// A folder with the parameters of both PoSts of 2 KiB: made once, kept with the build, shared with `tests/client.rs`.
 pub fn params() -> &'static str {
     static DIR: OnceLock<String> = OnceLock::new();
     DIR.get_or_init(|| {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("daemon-params").display().to_string();
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("post-params").display().to_string();
         let made = Command::new(env!("CARGO_BIN_EXE_cuzk"))
             .args(["params", "generate", "wpost-2k", "winning-2k", "--params", &dir])
             .output()
@@ -37,6 +39,8 @@ pub fn params() -> &'static str {
 pub struct Setup {
     pub dir: TempDir,
     pub devices: String,
+    /// Of parameter files.
+    pub params: String,
     /// More lines of `[daemon]`, and of other sections after them.
     pub daemon: String,
     pub sections: String,
@@ -49,6 +53,7 @@ impl Setup {
         Self {
             dir: tempfile::tempdir().unwrap(),
             devices: devices.to_owned(),
+            params: params().to_owned(),
             daemon: String::new(),
             sections: String::new(),
             args: Vec::new(),
@@ -76,7 +81,7 @@ impl Setup {
             writeln!(text, "status_listen = \"\"").unwrap();
         }
         writeln!(text, "state_dir = \"{}\"\n{}", self.dir.path().display(), self.daemon).unwrap();
-        writeln!(text, "[gpus]\ndevices = \"{}\"\n[srs]\nparams_dir = \"{}\"", self.devices, params())
+        writeln!(text, "[gpus]\ndevices = \"{}\"\n[srs]\nparams_dir = \"{}\"", self.devices, self.params)
             .unwrap();
         if !self.sections.contains("[logging]") {
             writeln!(text, "[logging]\nlevel = \"info\"\nformat = \"json\"").unwrap();
@@ -152,6 +157,41 @@ impl Daemon {
     #[track_caller]
     pub fn log_text(&self) -> String {
         fs::read_to_string(self.setup.log()).unwrap()
+    }
+
+    /// Where it says that it serves gRPC over TCP.
+    #[track_caller]
+    pub fn tcp_address(&self) -> String {
+        self.address("serving gRPC")
+    }
+
+    /// Where it says that it serves HTTP.
+    #[track_caller]
+    pub fn status_address(&self) -> String {
+        self.address("serving HTTP")
+    }
+
+    /// The code and the body of what HTTP answers.
+    #[track_caller]
+    pub fn http(&self, path: &str) -> (u16, String) {
+        let mut socket = TcpStream::connect(self.status_address()).unwrap();
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP: {answer}"));
+        let code = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+        (code.unwrap_or_else(|| panic!("no code: {head}")), body.to_owned())
+    }
+
+    #[track_caller]
+    fn address(&self, message: &str) -> String {
+        let text = self.log_text();
+        let mut lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let address = lines.find_map(|line| {
+            let address = line["address"].as_str()?;
+            (line["message"] == message && address.starts_with("127.")).then(|| address.to_owned())
+        });
+        address.unwrap_or_else(|| panic!("it does not say where: {text}"))
     }
 
     /// The log once it says `words`: a thread of its own writes it, after the answer perhaps.

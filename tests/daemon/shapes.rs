@@ -97,7 +97,10 @@ async fn b61_the_reason_of_a_failed_proof_reaches_its_caller() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b62_garbage_in_any_field_is_answered() {
-    let daemon = Setup::new("sim:1").start().await;
+    let mut setup = Setup::new("sim:1");
+    // Without parameters what is no garbage after all fails too, and takes no proof.
+    setup.params = setup.dir.path().display().to_string();
+    let daemon = setup.start().await;
     let mut client = daemon.client().await;
     let named = [
         ("randomness", SubmitProofRequest { randomness: vec![1; 31].into(), ..winning("r") }),

@@ -8,7 +8,7 @@ use cuzk_wire::v1::{GetStatusRequest, ReloadRequest};
 use rustix::process::Signal;
 use tonic::Code;
 
-use super::requests::winning;
+use super::requests::window;
 use super::rig::{clean, pause, wait_status, Setup};
 
 /// Runs to the end: code, standard output, standard error.
@@ -77,36 +77,6 @@ async fn b57_what_others_can_reach_is_not_served_by_accident() {
     assert!(daemon.log_text().contains("0.0.0.0:"), "{}", daemon.log_text());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn tokens_are_asked_for_over_the_network_alone() {
-    let mut setup = Setup::new("sim:1");
-    let token = "not-a-secret-of-anybody-0001";
-    let file = setup.dir.path().join("tokens");
-    fs::write(&file, format!("# who may\n{token}\n")).unwrap();
-    setup.daemon = format!("token_file = \"{}\"", file.display());
-    let address = format!("unix://{},127.0.0.1:0", setup.socket().display());
-    setup.args = vec!["--listen".into(), address];
-    let daemon = setup.start().await;
-    let address = daemon
-        .log_text()
-        .lines()
-        .find_map(|line| {
-            let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            let address = line["address"].as_str()?.to_owned();
-            (line["message"] == "serving gRPC" && address.starts_with("127.")).then_some(address)
-        })
-        .expect("it says where it serves");
-    let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}")).unwrap();
-    let channel = channel.connect().await.unwrap();
-    let mut client = cuzk_wire::v1::proving_engine_client::ProvingEngineClient::new(channel);
-    let error = client.get_status(GetStatusRequest {}).await.unwrap_err();
-    assert_eq!(error.code(), Code::Unauthenticated);
-    let mut asked = tonic::Request::new(GetStatusRequest {});
-    asked.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
-    client.get_status(asked).await.unwrap();
-    assert!(!daemon.log_text().contains(token));
-}
-
 #[test]
 fn b60_a_misspelt_key_is_named_with_what_was_meant() {
     let dir = tempfile::tempdir().unwrap();
@@ -165,5 +135,45 @@ async fn a_new_configuration_counts_at_once_as_far_as_it_can() {
     while !daemon.log_text().contains("the configuration cannot be used") {
         pause().await;
     }
-    client.submit_proof(winning("still-serves")).await.unwrap();
+    client.submit_proof(window("still-serves")).await.unwrap();
+}
+
+/// Before anything is opened, each by the key that is to be changed.
+#[test]
+fn what_cannot_be_had_is_found_by_a_check_of_the_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("cuzk.toml");
+    let file = file.to_str().unwrap();
+    for (text, key, word) in [
+        ("[daemon]\nlisten = []", "daemon.listen", "is empty"),
+        ("[daemon]\nlisten = \"9820\"", "daemon.listen", "host:port"),
+        ("[daemon]\nsocket_group = \"no-such-group\"", "daemon.socket_group", "no group"),
+        ("[daemon]\nstate_dir = \"/nonexistent/state\"", "daemon.state_dir", "/nonexistent/state"),
+        ("[daemon]\ntoken_file = \"/nonexistent\"", "daemon.token_file", "/nonexistent"),
+        ("[daemon]\ntls_cert = \"/dev/null\"\ntls_key = \"/dev/null\"", "daemon.tls_cert", "/dev/null"),
+        ("[daemon]\nmax_bytes_per_connection = \"1MiB\"", "daemon.max_bytes_per_connection", "257MiB"),
+        ("[logging]\nfile = \"/nonexistent/log\"", "logging.file", "/nonexistent"),
+    ] {
+        fs::write(file, text).unwrap();
+        let (code, stdout, stderr) = run(&["-c", file, "--check-config"]);
+        assert_eq!((code, stdout.as_str()), (2, ""), "{text}: {stderr}");
+        assert!(stderr.contains(key) && stderr.contains(word), "{text}: {stderr}");
+        // The daemon itself ends in the same way.
+        assert_eq!(run(&["-c", file]).0, 2, "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flags_win_over_the_environment_and_the_environment_over_the_file() {
+    let start = async |level_by_flag: Option<&str>| {
+        let mut setup = Setup::new("sim:1");
+        setup.sections = "[logging]\nlevel = \"error\"\nformat = \"json\"\n".to_owned();
+        setup.env.push(("CUZK_LOGGING_LEVEL".to_owned(), "info".to_owned()));
+        setup
+            .args
+            .extend(level_by_flag.into_iter().flat_map(|level| ["--log-level".to_owned(), level.to_owned()]));
+        setup.start().await
+    };
+    start(None).await.log_with("serving gRPC").await;
+    assert_eq!(start(Some("error")).await.log_text(), "");
 }

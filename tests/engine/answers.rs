@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bellpepper_core::{Circuit, ConstraintSystem};
 use blstrs::Scalar;
+use cuzk::backend::sim::{SimConfig, SimFleet};
 use cuzk::circuits::{CustomCircuit, FilecoinRequest, ParameterFile, SrsSource, WorkKind};
-use cuzk::engine::{Engine, EngineConfig};
+use cuzk::engine::{DeviceSpec, Engine, EngineConfig};
 use cuzk::error::{DeviceError, EngineError, RequestError, SrsError, SynthesisError};
 use cuzk::groth16::generate::{generate_params, generate_srs};
 use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape, Srs};
@@ -178,6 +179,30 @@ fn b40_an_unsatisfied_witness_fails_before_device_work_naming_the_constraint() {
         // Partition 0 may have gone ahead; the broken one has not, and the engine goes on.
         assert!(engine.status().totals.dispatched <= 1);
         assert!(holds(&prove(&engine, crate::squares::request("", &[6])).await.unwrap().proof, &[6]));
+    });
+}
+
+#[test]
+fn b40_a_witness_that_devices_check_fails_its_job_and_blames_no_device() {
+    let fleet: SimFleet = "sim:2".parse().unwrap();
+    let devices = fleet.devices().iter().cloned();
+    let devices = devices.map(|device| DeviceSpec::Sim(Box::new(SimConfig { checks_rows: true, ..device })));
+    simulate(EngineConfig { devices: devices.collect(), ..config("sim:1") }, |engine| async move {
+        // One that is still opening might be of another sort.
+        let is_open = |status: &EngineStatus| status.devices.iter().all(|device| device.state == "ready");
+        engine.wait_status(is_open).await.unwrap();
+        let broken = Squares { broken_at: Some(3), ..Squares::of(5) };
+        let request = ProofRequest::new(Payload::Workload(workload(vec![Squares::of(2), broken])));
+        // Nobody looks at all rows before the proof, and these devices never at the broken one: the verifier finds out.
+        let error = prove(&engine, request).await.unwrap_err();
+        let EngineError::Synthesis { at, source } = &error else { panic!("{error}") };
+        assert_eq!(at.partition, Some(PartitionIndex(1)));
+        assert!(matches!(source, SynthesisError::Unsatisfied { index: 3, .. }), "{source}");
+        for index in 0..2 {
+            assert_eq!(health_of(&engine, index), "healthy");
+        }
+        assert_eq!(engine.status().totals.invalid_proofs, 0);
+        assert!(holds(&prove(&engine, crate::squares::request("", &[6, 7])).await.unwrap().proof, &[6, 7]));
     });
 }
 

@@ -1,26 +1,20 @@
 //! Crash, hang, loss.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 use std::time::Duration;
 
 use cuzk::actors::gpu_device::DeviceConfig;
 use cuzk::backend::sim::SimFleet;
 use cuzk::backend::WatchdogConfig;
-use cuzk::circuits::Workload;
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig, JobHandle};
-use cuzk::error::{DeviceError, EngineError, ScheduleError, SynthesisError};
-use cuzk::groth16::{PackedWitness, R1csShape};
-use cuzk::ids::PartitionIndex;
-use cuzk::messages::job::{JobEvent, Payload, Placement, Priority, ProofRequest};
+use cuzk::error::{DeviceError, EngineError, ScheduleError};
+use cuzk::messages::job::{JobEvent, Placement, Priority, ProofRequest};
 use tokio::time::Instant;
 
 use crate::common;
-use crate::common::wrapped::{Wrapped, Wrapper};
 use crate::simulation::{
     config, device, find, gone, health_becomes, health_of, num_on, prove, simulate, submit_all, with_priority,
 };
-use crate::squares::{holds, request, workload, Squares};
+use crate::squares::{holds, request};
 
 #[test]
 fn b41_a_poisoned_context_is_rebuilt_and_its_work_moved() {
@@ -213,62 +207,6 @@ fn any_mixture_of_faults_answers_every_job() {
             assert_eq!(status.host_memory_reserved_bytes, 0);
         });
     }
-}
-
-/// A witness whose making kills the actor that has it made, once: a panic that panics again when it is dropped.
-#[derive(Debug)]
-struct Deadly {
-    workload: Arc<dyn Workload>,
-    armed: AtomicBool,
-}
-
-struct Bomb(u32);
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        if self.0 > 0 {
-            std::panic::panic_any(Bomb(self.0 - 1));
-        }
-        panic!("the payload of this panic panics on purpose");
-    }
-}
-
-impl Wrapper for Deadly {
-    fn inner(&self) -> &dyn Workload {
-        self.workload.as_ref()
-    }
-
-    fn synthesize(
-        &self,
-        partition: PartitionIndex,
-        shape: &R1csShape,
-    ) -> Result<PackedWitness, SynthesisError> {
-        if self.armed.swap(false, Ordering::AcqRel) {
-            std::panic::panic_any(Bomb(1));
-        }
-        self.workload.synthesize(partition, shape)
-    }
-}
-
-#[test]
-fn b47_a_synthesizer_that_dies_is_rebuilt_and_loses_no_job() {
-    simulate(config("sim:1;stage=10ms"), |engine| async move {
-        let before = submit_all(&engine, (2..5).map(|x| request("", &[x, x + 10]))).await;
-        let workload = workload(vec![Squares::of(30), Squares::of(31)]);
-        let deadly = Arc::new(Wrapped(Deadly { workload, armed: AtomicBool::new(true) }));
-        let job = engine
-            .submit(ProofRequest::new(Payload::Workload(Arc::clone(&deadly) as Arc<dyn Workload>)))
-            .await
-            .unwrap();
-        let after = submit_all(&engine, (5..8).map(|x| request("", &[x, x + 10]))).await;
-        assert!(holds(&job.wait().await.unwrap().proof, &[30, 31]));
-        assert!(!deadly.0.armed.load(Ordering::Acquire), "the Synthesizer died of it");
-        for (job, x) in before.iter().chain(&after).zip(2..) {
-            assert!(holds(&job.wait().await.unwrap().proof, &[x, x + 10]));
-        }
-        let status = engine.status();
-        assert_eq!((status.totals.completed, status.host_memory_reserved_bytes), (7, 0));
-    });
 }
 
 /// The same on threads and a clock that runs: one arbiter per device, workers for synthesis.

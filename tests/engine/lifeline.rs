@@ -130,6 +130,9 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 fn every_stage_has_a_span_in_its_partitions_in_its_jobs() {
     let spans = Spans::default();
     let subscriber = tracing_subscriber::registry().with(spans.clone());
+    // While there is one subscriber alone, tracing asks that of the thread that first comes by a span whether anybody wants
+    // it, for good: a thread of another test, with none, would say no for this one too. Of two, both are asked.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(subscriber, || {
         simulate(config("sim:1;stage=10ms"), |engine| async move {
             prove(&engine, request("spanned", &[3])).await.unwrap();

@@ -4,8 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use cuzk::circuits::{CustomCircuit, SrsSource};
+use cuzk::engine::{Engine, EngineConfig};
 use cuzk::error::{EngineError, ErrorClass, SrsError};
+use cuzk::groth16::fold::{fold_path, Fold, FoldKey, HostTransform, LoadOptions, Watch};
 use cuzk::groth16::srs_file::write_srs;
+use cuzk::groth16::R1csShape;
 use cuzk::ids::CircuitId;
 use cuzk::messages::job::{Payload, ProofRequest};
 
@@ -14,8 +17,12 @@ use crate::squares::{holds, request, srs, srs_of, Squares, NUM_SQUARINGS};
 
 /// A circuit of its own, whose key is in the file.
 fn request_with(file: &Path, x: u64) -> ProofRequest {
+    request_named("squares-of-file", file, x)
+}
+
+fn request_named(name: &str, file: &Path, x: u64) -> ProofRequest {
     let instances = vec![(Squares::of(x), Squares::of(x).public_inputs())];
-    let (name, blank) = (CircuitId::new("squares-of-file"), Squares::blank(NUM_SQUARINGS));
+    let (name, blank) = (CircuitId::new(name), Squares::blank(NUM_SQUARINGS));
     let circuit = CustomCircuit::new(name, SrsSource::File(file.to_owned().into()), blank, instances);
     ProofRequest::new(Payload::Workload(circuit.into_workload()))
 }
@@ -60,4 +67,40 @@ fn b37_one_engine_refuses_every_bad_file_and_proves_other_circuits_after_each() 
         assert_eq!((status.totals.failed, status.totals.dispatched), (6, 7), "nothing bad was proved");
         drop(dir);
     });
+}
+
+/// Proves once and returns the memory of the circuit's shape and key: a folded one has a point more for each input, and one.
+async fn proved_with_bytes(engine: &Engine, name: &str, file: &Path) -> u64 {
+    assert!(holds(&prove(engine, request_named(name, file, 3)).await.unwrap().proof, &[3]), "{name}");
+    let is_there = |circuit: &cuzk::messages::status::CircuitStatus| circuit.circuit == name;
+    engine.status().circuits.iter().find(|circuit| is_there(circuit)).expect("it is idle, and kept").num_bytes
+}
+
+#[test]
+fn a_fold_beside_the_file_is_used_unless_it_is_damaged_or_not_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("squares.params");
+    let params = write_srs(&file, &srs()).unwrap();
+    let shape = R1csShape::record(Squares::blank(NUM_SQUARINGS)).unwrap();
+    let key = FoldKey::new(params.sha256, &shape);
+    let fold_file = fold_path(&file, &key);
+    let fold = Fold::build(&srs(), &shape, &mut HostTransform, Watch::NONE).unwrap();
+    for use_folds in [true, false] {
+        fold.save(&fold_file, &key, &shape, LoadOptions::default(), Watch::NONE).unwrap();
+        let (file, fold_file) = (file.clone(), fold_file.clone());
+        simulate(EngineConfig { use_folds, ..config("sim:1") }, move |engine| async move {
+            let folded = proved_with_bytes(&engine, "folded", &file).await;
+            let mut bytes = fs::read(&fold_file).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(&fold_file, &bytes).unwrap();
+            let damaged = proved_with_bytes(&engine, "damaged", &file).await;
+            fs::remove_file(&fold_file).unwrap();
+            let plain = proved_with_bytes(&engine, "plain", &file).await;
+            assert_eq!(damaged, plain, "the plain key takes its place");
+            let num_inputs = srs().vk.ic.len() as u64;
+            assert_eq!(folded - plain, if use_folds { 96 * (num_inputs + 1) } else { 0 });
+        });
+    }
+    drop(dir);
 }

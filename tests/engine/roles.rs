@@ -117,7 +117,7 @@ fn b54_without_a_fallback_nothing_is_proved_in_silence() {
     let engine = started(false);
     let error = engine.submit_blocking(request("", &[2, 3])).unwrap().wait_blocking().unwrap_err();
     assert!(matches!(error, EngineError::Schedule(ScheduleError::NoDevice(_))), "{error}");
-    engine.wait_fatal_blocking().unwrap();
+    engine.wait_status_blocking(|status| status.fatal.is_some()).unwrap();
     assert_eq!(engine.status().devices.len(), 1, "there is no CPU device");
     engine.shutdown_blocking(Duration::from_secs(60));
 }

@@ -7,6 +7,7 @@ use cuzk::actors::gpu_device::DeviceConfig;
 use cuzk::backend::sim::SimFleet;
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig};
 use cuzk::journal::{JournalConfig, Store};
+use cuzk::messages::status::EngineStatus;
 
 use crate::encoded::{encoded, SquaresDecoder};
 use crate::model::KEEP_ALL;
@@ -76,10 +77,11 @@ fn submits_with_and_without_a_journal() {
     drop(store);
     let again = engine(Some(dir.path().join("journal").as_path()));
     let begun = Instant::now();
-    again.wait_recovered_blocking().unwrap();
+    let all = num_jobs as u64;
+    let is_done = |status: &EngineStatus| status.recovering == 0 && status.totals.recovered == all;
+    let status = again.wait_status_blocking(is_done).unwrap();
     println!("{num_jobs} jobs queued again in {:?}", begun.elapsed());
     assert_eq!(again.recovered().len(), num_jobs);
-    let status = again.wait_status_blocking(|status| status.recovering == 0).unwrap();
     assert_eq!(status.totals.recovered, num_jobs as u64);
     again.shutdown_blocking(Duration::ZERO);
 }

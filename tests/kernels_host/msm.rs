@@ -123,12 +123,12 @@ fn msm<G: HostCurve>(chunk_points: usize, window_bits: u32, resident_blocks: u32
     HostMsm { plan, resident_blocks, windows_per_range: u32::MAX >> 1, reversed }
 }
 
-/// Emulated threads are slow: one case in twelve, another one for each `offset`, unless CUZK_EMULATE_ALL is set.
+/// Emulated threads are slow: one case in twenty-four, another one for each `offset`, unless CUZK_EMULATE_ALL is set.
 fn thinned<T>(cases: Vec<T>, offset: usize) -> Vec<T> {
     if std::env::var_os("CUZK_EMULATE_ALL").is_some() {
         return cases;
     }
-    cases.into_iter().skip(offset % 12).step_by(12).collect()
+    cases.into_iter().skip(offset % 24).step_by(24).collect()
 }
 
 /// All kinds of bases and scalars at each size, the order of threads by turns.

@@ -1,4 +1,4 @@
-//! The kernels of `ntt.cu` and `quotient.cu`, run thread by thread, against the CPU's transforms.
+//! The kernels of `ntt.cu`, `quotient.cu` and `lagrange.cu`, run thread by thread, against the CPU's transforms.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use blst::blst_fr;
 use blstrs::Scalar;
+use cuzk::groth16::domain;
+use cuzk::policy::lagrange_plan::lagrange_steps;
 use cuzk::policy::ntt_plan::{self, NttPlan, Order, Step, Vector};
 use ff::Field;
 
@@ -57,7 +59,7 @@ fn run(setting: &Setting, words: &[String], a: &[Scalar], b: &[Scalar]) -> Vec<S
     ntt_cases::from_raw(&values)
 }
 
-fn words(steps: impl IntoIterator<Item = Step>, out: &str) -> Vec<String> {
+fn words<S: ToString>(steps: impl IntoIterator<Item = S>, out: &str) -> Vec<String> {
     steps.into_iter().map(|step| step.to_string()).chain([format!("out:{out}")]).collect()
 }
 
@@ -82,6 +84,14 @@ fn check_quotient(setting: &Setting) {
     let h = run(setting, &words(ntt_plan::quotient_steps(&setting.plan), "b"), &a, &b);
     assert_same(&format!("quotient, {setting:?}"), &h[..n - 1], &expected);
     assert_eq!(h[n - 1], Scalar::ZERO, "the highest coefficient of a satisfied witness");
+    // From the same rows, in the other basis.
+    let expected = domain::lagrange_quotient(
+        a[..setting.num_rows].to_vec(),
+        b[..setting.num_rows].to_vec(),
+        domain_log2,
+    );
+    let t = run(setting, &words(lagrange_steps(&setting.plan), "a"), &a, &b);
+    assert_same(&format!("lagrange quotient, {setting:?}"), &t, &expected);
 }
 
 #[test]
@@ -97,9 +107,9 @@ fn twiddles_are_the_roots_of_unity() {
         let none = vec![Scalar::ZERO; 1 << plan.domain_log2];
         let [setting, _] = Setting::both(&plan);
         let low: Vec<_> = (0..1 << low_log2).map(ntt_cases::twiddle).collect();
-        assert_same("low", &run(&setting, &words([], "low"), &none, &none), &low);
+        assert_same("low", &run(&setting, &words::<Step>([], "low"), &none, &none), &low);
         let high: Vec<_> = (0..1 << high_log2).map(|k| ntt_cases::twiddle(k << low_log2)).collect();
-        assert_same("high", &run(&setting, &words([], "high"), &none, &none), &high);
+        assert_same("high", &run(&setting, &words::<Step>([], "high"), &none, &none), &high);
     }
 }
 

@@ -12,8 +12,10 @@ use cuzk::backend::{
     LaneLayout, MemoryModel, PartitionWork, Stage, WatchdogConfig,
 };
 use cuzk::error::DeviceError;
+use cuzk::groth16::{R1csShape, Srs};
 use cuzk::ids::{CircuitId, DeviceId, JobId, PartitionIndex};
-use cuzk::policy::plan::{ProvePlan, QuerySet};
+use cuzk::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
+use cuzk::policy::shared_pass::PassPlan;
 
 use super::jobs::{corrupted, proof_of};
 
@@ -27,6 +29,8 @@ pub struct Observed {
     pub statements: HashMap<JobId, Vec<u64>>,
     /// What must never happen. (A panic here would only be one more fault to the engine.)
     pub violations: Vec<String>,
+    /// Passes that more than one partition had.
+    pub num_shared: u64,
     /// What must not happen unless the job is CRITICAL, which is not known here.
     pub suspicions: Vec<(Option<JobId>, String)>,
 }
@@ -157,6 +161,29 @@ impl DeviceBackend for ObservedBackend {
         self.inner.memory_model()
     }
 
+    fn parking_lanes(&self) -> u32 {
+        self.inner.parking_lanes()
+    }
+
+    fn sizes(&self, circuit: &CircuitId, shape: &R1csShape, srs: &Srs) -> (ShapeSummary, SrsSummary) {
+        self.inner.sizes(circuit, shape, srs)
+    }
+
+    fn park(&mut self, lane: LaneIndex) {
+        self.inner.park(lane);
+    }
+
+    fn begin_pass(&mut self, lanes: &[LaneIndex], plan: &PassPlan) {
+        let members = lanes.len() as u32;
+        if members != plan.num_members {
+            self.violated(format!("a pass of {members} on {} is planned for {}", self.id, plan.num_members));
+        }
+        let mut observed = lock(&self.shared);
+        observed.num_shared += u64::from(members > 1);
+        drop(observed);
+        self.inner.begin_pass(lanes, plan);
+    }
+
     fn begin(&mut self, lane: LaneIndex, work: PartitionWork, plan: &ProvePlan) -> Result<(), DeviceError> {
         let work_of = work.at.partition.map(|partition| (work.at.job, partition));
         self.inner.begin(lane, work, plan)?;
@@ -171,9 +198,10 @@ impl DeviceBackend for ObservedBackend {
 
     fn enqueue(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError> {
         let layout = self.inner.lanes();
-        let critical_runs = self.at.keys().any(|&busy| busy >= layout.normal);
+        let is_critical = |lane: u32| (layout.normal..layout.normal + layout.critical).contains(&lane);
+        let critical_runs = self.at.keys().any(|&busy| is_critical(busy));
         // A lane whose end was polled and not taken in yet is empty: what comes for it is dropped.
-        let begins = lane.0 < layout.normal && self.at.contains_key(&lane.0);
+        let begins = !is_critical(lane.0) && self.at.contains_key(&lane.0);
         if begins && critical_runs && !layout.critical_preempts {
             // CRITICAL work takes a normal lane too, when its own are taken.
             let job = self.at.get(&lane.0).copied().flatten().map(|(job, _)| job);

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use cuzk::circuits::{CustomCircuit, SrsSource, Workload};
+use cuzk::circuits::{CustomCircuit, EncodedWork, SrsSource, WorkDecoder, Workload};
+use cuzk::error::RequestError;
 use cuzk::groth16::prover::prove;
 use cuzk::groth16::{Assignment, Blinding, PackedWitness, Proof, R1csShape};
 use cuzk::ids::CircuitId;
+use cuzk::messages::job::Payload;
 use group::{Curve, Group};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -63,4 +65,35 @@ pub fn workload(circuit: &str, xs: &[u64], is_broken: bool) -> Arc<dyn Workload>
     CustomCircuit::new(CircuitId::new(circuit), source, Squares::blank(NUM_SQUARINGS), instances)
         .with_statement(statement.as_bytes())
         .into_workload()
+}
+
+/// The same as bytes, which a journal can keep.
+pub fn encoded(circuit: &str, xs: &[u64], is_broken: bool) -> Payload {
+    let mut bytes = vec![u8::from(is_broken)];
+    // `XS` are small.
+    bytes.extend(xs.iter().map(|&x| x as u8));
+    Payload::Encoded(EncodedWork { format: circuit.to_owned(), bytes })
+}
+
+/// Reads what [`encoded`] makes.
+#[derive(Debug)]
+struct Decoder(&'static str);
+
+impl WorkDecoder for Decoder {
+    fn format(&self) -> &str {
+        self.0
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Arc<dyn Workload>, RequestError> {
+        let Some((is_broken, xs)) = bytes.split_first() else {
+            return Err(RequestError::Field { field: "bytes".to_owned(), what: "there are none".to_owned() });
+        };
+        let xs: Vec<u64> = xs.iter().map(|&x| u64::from(x)).collect();
+        Ok(workload(self.0, &xs, *is_broken != 0))
+    }
+}
+
+/// Of all circuits.
+pub fn decoders() -> Vec<Arc<dyn WorkDecoder>> {
+    CIRCUITS.map(|circuit| Arc::new(Decoder(circuit)) as Arc<dyn WorkDecoder>).into()
 }

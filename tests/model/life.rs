@@ -1,117 +1,78 @@
 //! One life: an engine on simulated devices, and everything that callers, devices and time do to it, from one seed.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cuzk::actors::gpu_device::{DeviceConfig, FactorySpawner};
-use cuzk::backend::sim::SimConfig;
-use cuzk::backend::{LaneLayout, Stage, WatchdogConfig};
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig, JobHandle, Preload};
 use cuzk::error::{EngineError, ScheduleError};
 use cuzk::ids::{CircuitId, DeviceId, JobId};
+use cuzk::journal::{JournalConfig, Medium, MemoryDisk};
 use cuzk::messages::job::{CancelOutcome, Payload, Placement, Priority, ProofRequest};
 use cuzk::messages::status::EngineStatus;
-use cuzk::policy::batch::BatchPolicy;
-use cuzk::policy::plan::{least_budget_bytes, ShapeSummary, SrsSummary};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use tokio::time::Instant;
 
-use super::devices::{lock, Corrupts, ObservedFactory, Shared};
-use super::jobs::{shape, workload, CIRCUITS, XS};
-use super::reference::{listen, Book, SharedBook, Statement};
-use super::squares::srs;
+use super::devices::{lock, Shared};
+use super::jobs::{decoders, encoded, workload, CIRCUITS, XS};
+use super::machine::{config, Machine};
+use super::order::Order;
+use super::reference::{listen, Book, Record, SharedBook, Statement};
+
+/// Passes over streamed queries that partitions shared, in all lives so far.
+pub static NUM_SHARED: AtomicU64 = AtomicU64::new(0);
 
 const MS: Duration = Duration::from_millis(1);
 const NUM_STEPS: u32 = 24;
 /// More than any life takes: a job that is not answered by then is lost.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
+/// When the first engine of a life starts, since 1970.
+const START: Duration = Duration::from_secs(1_000_000);
+
+/// What an engine is started from.
+struct Beginning {
+    /// `None`: no journal.
+    disk: Option<MemoryDisk>,
+    time_of_day: Duration,
+    /// What it must find on the disk.
+    left: Vec<Record>,
+}
+
 /// One engine of a life.
 struct World {
     engine: Engine,
     book: SharedBook,
     shared: Shared,
+    disk: Option<MemoryDisk>,
+    begun: Instant,
+    time_of_day: Duration,
     max_queued_jobs: usize,
     devices: Vec<DeviceId>,
     /// Callers that wait, with the job of each.
     handles: Vec<(usize, JobHandle)>,
 }
 
-/// What may go wrong on a device in this life.
-fn faults(rng: &mut ChaCha20Rng) -> String {
-    let stage = |rng: &mut ChaCha20Rng| Stage::ALL[rng.gen_range(2..9)];
-    let word = |rng: &mut ChaCha20Rng| match rng.gen_range(0..6) {
-        0 => format!("sticky@{}.{}", rng.gen_range(1..6), stage(rng)),
-        1 => format!("hang@{}.{}", rng.gen_range(1..6), stage(rng)),
-        2 => format!("panic@{}.{}", rng.gen_range(1..6), stage(rng)),
-        3 => format!("delay({}ms)@{}.{}", rng.gen_range(5..200), rng.gen_range(1..6), stage(rng)),
-        4 => format!("alloc_fail({})", rng.gen_range(1..60)),
-        _ if rng.gen_bool(0.3) => format!("lost@{}.{}", rng.gen_range(1..6), stage(rng)),
-        _ => format!("delay(1ms)@*.{}", stage(rng)),
-    };
-    let num_faults = if rng.gen_bool(0.5) { rng.gen_range(1..4) } else { 0 };
-    (0..num_faults).map(|_| word(rng)).collect::<Vec<_>>().join(",")
-}
-
-fn device(index: u32, shared: &Shared, rng: &mut ChaCha20Rng) -> DeviceSpec {
-    let least = least_budget_bytes(&ShapeSummary::of(shape()), &SrsSummary::of(&srs()));
-    let memory_bytes = if rng.gen_bool(0.6) { 1 << 30 } else { least * rng.gen_range(2..8) };
-    let stage = MS * [1, 3, 10][rng.gen_range(0..3)];
-    let config = SimConfig {
-        index,
-        memory_bytes,
-        layout: LaneLayout {
-            normal: rng.gen_range(1..3),
-            critical: rng.gen_range(0..2),
-            critical_preempts: rng.gen_bool(0.3),
-        },
-        stages_ahead: rng.gen_range(0..2),
-        stage_durations: [stage; 9],
-        srs_load_duration: MS * rng.gen_range(0..20),
-        faults: faults(rng).parse().expect("the script is well-formed"),
-        watchdog: WatchdogConfig { floor: 500 * MS, upload_floor: 500 * MS, factor: 4 },
-        ..SimConfig::default()
-    };
-    let num_corrupt = if rng.gen_bool(0.2) { rng.gen_range(1..4) } else { 0 };
-    let corrupts = Corrupts::of((0..num_corrupt).map(|_| rng.gen_range(1..8)).collect::<Vec<u64>>());
-    DeviceSpec::Spawner(FactorySpawner::boxed(ObservedFactory::new(config, Arc::clone(shared), corrupts)))
-}
-
-fn config(shared: &Shared, rng: &mut ChaCha20Rng) -> EngineConfig {
-    let num_devices = rng.gen_range(1..4);
-    let devices: Vec<DeviceSpec> = (0..num_devices).map(|index| device(index, shared, rng)).collect();
-    let reserves = num_devices > 1 && rng.gen_bool(0.3);
-    let reserved = devices.last().filter(|_| reserves).map(DeviceSpec::device_id);
-    let circuit_bytes = srs().num_bytes() + shape().num_bytes();
-    let tight = circuit_bytes * rng.gen_range(1..4) + rng.gen_range(0..10_000);
-    EngineConfig {
-        devices,
-        reserved_for_critical: reserved.into_iter().collect(),
-        synthesis_threads: 0,
-        host_memory_budget_bytes: if rng.gen_bool(0.5) { 1 << 30 } else { tight },
-        max_queued_jobs: rng.gen_range(4..14),
-        max_attempts: rng.gen_range(2..5),
-        device: DeviceConfig { self_test: false, ..DeviceConfig::default() },
-        // Priorities alone decide: what waits does not rise.
-        aging_step: Duration::from_secs(100_000),
-        affinity_limit: MS * rng.gen_range(0..200),
-        batches: BatchPolicy { max_partitions: rng.gen_range(1..5), max_time: MS * rng.gen_range(0..500) },
-        idle_limit: rng.gen_bool(0.3).then(|| MS * rng.gen_range(50..500)),
-        max_restarts: rng.gen_range(0..3),
-        restart_window: Duration::from_secs(5),
-        quarantine: Duration::from_secs(1),
-        ..EngineConfig::default()
-    }
-}
-
 impl World {
-    async fn begin(rng: &mut ChaCha20Rng) -> Self {
-        let shared = Shared::default();
-        let config = config(&shared, rng);
+    async fn begin(machine: Machine, beginning: Beginning, rng: &mut ChaCha20Rng) -> Self {
+        let Beginning { disk, time_of_day, left } = beginning;
+        let (shared, begun) = (Shared::default(), Instant::now());
+        for record in &left {
+            lock(&shared).statements.insert(record.id, record.statement.xs.clone());
+        }
+        let proved: BTreeSet<JobId> =
+            left.iter().filter(|record| record.has_proof()).map(|record| record.id).collect();
+        let (order, events) = Order::new(proved);
+        let journal = disk.as_ref().map(|disk| JournalConfig {
+            time_of_start: Some(time_of_day),
+            ..JournalConfig::on(Medium::Backend(Arc::new(disk.clone())))
+        });
+        let config = EngineConfig { events, journal, decoders: decoders(), ..config(machine, &shared, rng) };
         let devices = config.devices.iter().map(DeviceSpec::device_id).collect();
         let (max_queued_jobs, max_attempts) = (config.max_queued_jobs, config.max_attempts);
         let reserved = config.reserved_for_critical.clone();
@@ -120,12 +81,52 @@ impl World {
             engine: engine.clone(),
             max_attempts,
             reserved,
-            records: Vec::new(),
+            records: left,
+            order,
             is_stopping: false,
             listeners: Vec::new(),
         };
         let book = Rc::new(RefCell::new(book));
-        Self { engine, book, shared, max_queued_jobs, devices, handles: Vec::new() }
+        let handles = Vec::new();
+        let mut world =
+            Self { engine, book, shared, disk, begun, time_of_day, max_queued_jobs, devices, handles };
+        world.attach_to_what_was_left().await;
+        world
+    }
+
+    /// Every job that was acknowledged and had not ended is there, and so is every proof; nothing else is.
+    async fn attach_to_what_was_left(&mut self) {
+        let left: Vec<(JobId, bool)> =
+            self.book.borrow().records.iter().map(|record| (record.id, record.is_live())).collect();
+        let recovered = self.engine.recovered();
+        let live: Vec<JobId> = left.iter().filter(|(_, is_live)| *is_live).map(|(id, _)| *id).collect();
+        assert_eq!(recovered.iter().map(|job| job.job).collect::<Vec<_>>(), live, "jobs of the journal");
+        for (index, (id, is_live)) in left.into_iter().enumerate() {
+            if let Some(job) = recovered.iter().find(|job| job.job == id) {
+                self.book.borrow_mut().records[index].priority = job.priority;
+            }
+            let handle = self.engine.attach(id).await.expect("the engine lives");
+            let mut handle = handle.unwrap_or_else(|| panic!("job {id} was lost by the restart"));
+            assert!(handle.is_durable());
+            assert!(is_live || handle.result().is_some_and(|result| result.is_ok()), "job {id} has a proof");
+            listen(&self.book, index, handle.events());
+            self.handles.push((index, handle));
+        }
+        self.settle().await;
+    }
+
+    /// The process is killed: what is left is what its journal holds at this instant.
+    async fn kill(self, rng: &mut ChaCha20Rng) -> Beginning {
+        let (now, disk) = (Instant::now(), self.disk.as_ref().map(MemoryDisk::fork));
+        let time_of_day = self.time_of_day + (now - self.begun);
+        let mut left = match &disk {
+            Some(_) => self.book.borrow().left_by_a_kill(),
+            None => Vec::new(),
+        };
+        // What becomes of it is of no account any more, but this process needs its arbiter back.
+        self.end(rng).await;
+        left.iter_mut().for_each(|record| record.postpone(now.elapsed()));
+        Beginning { disk, time_of_day, left }
     }
 
     async fn step(&mut self, rng: &mut ChaCha20Rng) {
@@ -166,13 +167,17 @@ impl World {
         let levels = [Priority::Low, Priority::Normal, Priority::Normal, Priority::High, Priority::Critical];
         let priority = levels[rng.gen_range(0..5)];
         let limit = rng.gen_bool(0.15).then(|| MS * rng.gen_range(1..400));
-        let workload = workload(statement.circuit, &statement.xs, statement.is_broken);
+        let Statement { circuit, xs, is_broken, .. } = &statement;
+        let payload = match &self.disk {
+            Some(_) => encoded(circuit, xs, *is_broken),
+            None => Payload::Workload(workload(circuit, xs, *is_broken)),
+        };
         let request = ProofRequest {
             request_id: statement.request_id.clone(),
             priority: Some(priority),
             deadline: limit,
             placement: statement.placement.clone(),
-            ..ProofRequest::new(Payload::Workload(workload))
+            ..ProofRequest::new(payload)
         };
         let same = self.book.borrow().same_work(&statement);
         let is_full = self.is_full(priority);
@@ -210,6 +215,7 @@ impl World {
         (same, is_full): (Option<JobId>, bool),
     ) {
         let deadline = limit.map(|limit| Instant::now() + limit);
+        assert_eq!(handle.is_durable(), self.disk.is_some(), "what is acknowledged is in the journal");
         let index = {
             let mut book = self.book.borrow_mut();
             match book.index_of(handle.id()) {
@@ -335,8 +341,10 @@ impl World {
         }
         let totals = &status.totals;
         let num_ended = totals.completed + totals.failed + totals.cancelled;
-        assert_eq!(totals.accepted, num_ended + status.jobs.len() as u64, "{totals:?}");
+        let num_begun = totals.accepted + totals.recovered;
+        assert_eq!(num_begun, num_ended + status.jobs.len() as u64, "{totals:?}");
         self.check_devices();
+        self.book.borrow_mut().check_order(status);
         assert!(status.circuit_memory_pinned_bytes <= status.circuit_memory_reserved_bytes, "{status:?}");
         assert!(status.ready || !status.reasons.is_empty(), "{status:?}");
     }
@@ -386,8 +394,10 @@ impl World {
         for listener in listeners {
             listener.await.expect("whoever listens finds no fault");
         }
+        self.book.borrow_mut().check_order(&self.engine.status());
         self.book.borrow().check_all_answered();
         self.check_devices();
+        NUM_SHARED.fetch_add(lock(&self.shared).num_shared, Ordering::Relaxed);
         // A device that did not drain in time is told to stop, and does so behind its mail.
         for _ in 0..200 {
             if lock(&self.shared).nothing_is_open() {
@@ -400,15 +410,23 @@ impl World {
     }
 }
 
-/// A whole life: one engine after the other, as after restarts of the process.
+/// A whole life: one engine after the other, as after restarts of the process, some with a journal between them.
 pub async fn live(seed: u64) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let num_engines = if rng.gen_bool(0.2) { 2 } else { 1 };
-    for _ in 0..num_engines {
-        let mut world = World::begin(&mut rng).await;
+    let num_devices = rng.gen_range(1..4);
+    let machine = Machine { num_devices, reserves: num_devices > 1 && rng.gen_bool(0.3) };
+    let has_journal = num_engines > 1 && rng.gen_bool(0.7);
+    let disk = has_journal.then(MemoryDisk::default);
+    let mut beginning = Beginning { disk, time_of_day: START, left: Vec::new() };
+    for engine in 1..=num_engines {
+        let mut world = World::begin(machine, beginning, &mut rng).await;
         for _ in 0..NUM_STEPS / num_engines {
             world.step(&mut rng).await;
         }
-        world.end(&mut rng).await;
+        if engine == num_engines {
+            return world.end(&mut rng).await;
+        }
+        beginning = world.kill(&mut rng).await;
     }
 }

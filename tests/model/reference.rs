@@ -3,16 +3,21 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use cuzk::engine::{Engine, JobEvents};
-use cuzk::error::{DeviceError, EngineError, ScheduleError};
+use cuzk::error::{DeviceError, EngineError, PlanError, ScheduleError};
 use cuzk::ids::{DeviceId, JobId, PartitionIndex};
 use cuzk::messages::job::{JobEvent, JobResult, Placement, Priority};
-use cuzk::messages::status::EngineStatus;
+use cuzk::messages::status::{EngineDeviceStatus, EngineStatus};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::jobs::proof_of;
+use super::order::{Asked, Order};
+
+/// A device that refused work is left alone for a moment, and looked at again at the next tick.
+const MAX_IDLE: Duration = Duration::from_millis(200);
 
 /// A request as the life makes it. Equal ones are the same work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +32,11 @@ pub struct Statement {
 /// Where a partition is, by the job's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stand {
+    /// The job goes on after a restart: it may have got as far as a device before anybody listened.
+    Unheard,
     Waiting,
     /// Its witness is there, or its last attempt failed.
-    Ready {
-        since: Instant,
-    },
+    Ready,
     Placed {
         device: DeviceId,
     },
@@ -44,7 +49,22 @@ enum Stand {
 struct Part {
     stand: Stand,
     num_placed: u32,
-    failed_on: BTreeSet<DeviceId>,
+    /// Every device that it was on.
+    tried: BTreeSet<DeviceId>,
+    /// Attempts on devices that nobody was told of.
+    num_unheard: u32,
+}
+
+impl Part {
+    fn new(stand: Stand) -> Self {
+        Self { stand, num_placed: 0, tried: BTreeSet::new(), num_unheard: 0 }
+    }
+
+    /// Whether each of `candidates` may have had it.
+    fn was_tried_by(&self, candidates: &[DeviceId]) -> bool {
+        let num_missing = candidates.iter().filter(|device| !self.tried.contains(device)).count();
+        num_missing as u32 <= self.num_unheard + u32::from(self.stand == Stand::Unheard)
+    }
 }
 
 /// One job.
@@ -73,6 +93,32 @@ impl Record {
         self.result.is_none()
     }
 
+    /// It ended because no device was left for it: one that is started later may have one.
+    fn wants_device(&self) -> bool {
+        matches!(self.result, Some(Err(EngineError::Schedule(ScheduleError::NoDevice(_)))))
+    }
+
+    /// As another engine finds it in a journal. Nobody has told it yet how it ends.
+    fn left_by_a_kill(&self) -> Self {
+        let parts = self.parts.iter().map(|_| Part::new(Stand::Unheard));
+        Self {
+            statement: self.statement.clone(),
+            cancel_is_asked: false,
+            is_cancelled: false,
+            is_dropped: false,
+            parts: parts.collect(),
+            result: self.result.clone().filter(Result::is_ok),
+            ends_told: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// Nobody's clock went on for so long.
+    pub fn postpone(&mut self, pause: Duration) {
+        self.deadline = self.deadline.map(|deadline| deadline + pause);
+        self.priority_since += pause;
+    }
+
     /// It has ended with a proof: the same request is served with it.
     pub fn has_proof(&self) -> bool {
         matches!(self.result, Some(Ok(_)))
@@ -85,6 +131,7 @@ pub struct Book {
     pub max_attempts: u32,
     pub reserved: BTreeSet<DeviceId>,
     pub records: Vec<Record>,
+    pub order: Order,
     /// The engine was told to end its jobs.
     pub is_stopping: bool,
     /// Those who listen, and find fault by panicking.
@@ -116,11 +163,7 @@ impl Book {
 
     /// A job was accepted that is not known.
     pub fn open(&mut self, id: JobId, statement: Statement, priority: Priority, deadline: Option<Instant>) {
-        let parts = statement.xs.iter().map(|_| Part {
-            stand: Stand::Waiting,
-            num_placed: 0,
-            failed_on: BTreeSet::new(),
-        });
+        let parts = statement.xs.iter().map(|_| Part::new(Stand::Waiting));
         self.records.push(Record {
             id,
             parts: parts.collect(),
@@ -134,6 +177,13 @@ impl Book {
             result: None,
             ends_told: Vec::new(),
         });
+    }
+
+    /// What an engine must know that is started from the journal as it is now: jobs that have not ended or ended for want of
+    /// a device, and proofs.
+    pub fn left_by_a_kill(&self) -> Vec<Record> {
+        let is_kept = |record: &&Record| record.is_live() || record.has_proof() || record.wants_device();
+        self.records.iter().filter(is_kept).map(Record::left_by_a_kill).collect()
     }
 
     /// One more caller shares a live job.
@@ -158,30 +208,43 @@ impl Book {
         if caller > 0 {
             return;
         }
-        let now = Instant::now();
         match event {
             JobEvent::WitnessReady { partition, .. } => {
                 let stand = self.stand(index, partition);
                 // A Synthesizer never dies here: a witness is made once.
-                assert_eq!(*stand, Stand::Waiting, "a witness was made twice");
-                *stand = Stand::Ready { since: now };
+                assert!(
+                    matches!(stand, Stand::Waiting | Stand::Unheard),
+                    "a witness was made twice: {stand:?}"
+                );
+                *stand = Stand::Ready;
             }
             JobEvent::Placed { partition, device } => self.take_placed(index, partition, device),
             JobEvent::PartitionVerified { partition, device } => {
-                let stand = self.stand(index, partition);
-                assert_eq!(*stand, Stand::Placed { device: device.clone() }, "proved by one that had it not");
-                *stand = Stand::Verified { device };
+                let part = self.placed_part(index, partition, "proved");
+                let is_right =
+                    part.stand == Stand::Unheard || part.stand == Stand::Placed { device: device.clone() };
+                assert!(is_right, "proved by {device} and placed otherwise: {:?}", part.stand);
+                part.stand = Stand::Verified { device };
             }
             JobEvent::PartitionRetried { partition, reason } => {
-                let part = &mut self.records[index].parts[partition.0 as usize];
-                let Stand::Placed { device } = &part.stand else {
-                    panic!("a partition is tried again that was nowhere: {reason}")
-                };
-                part.failed_on.insert(device.clone());
-                part.stand = Stand::Ready { since: now };
+                self.placed_part(index, partition, &reason).stand = Stand::Ready;
             }
             _ => {}
         }
+    }
+
+    /// A partition of which is told what only happens to one that is on a device.
+    fn placed_part(&mut self, index: usize, partition: PartitionIndex, what: &str) -> &mut Part {
+        let part = &mut self.records[index].parts[partition.0 as usize];
+        match part.stand {
+            Stand::Placed { .. } => {}
+            Stand::Unheard => {
+                part.num_placed += 1;
+                part.num_unheard += 1;
+            }
+            _ => panic!("a partition that is nowhere: {what}"),
+        }
+        part
     }
 
     fn stand(&mut self, index: usize, partition: PartitionIndex) -> &mut Stand {
@@ -189,49 +252,43 @@ impl Book {
     }
 
     fn take_placed(&mut self, index: usize, partition: PartitionIndex, device: DeviceId) {
-        let status = self.engine.status();
         let record = &self.records[index];
         if let Placement::Device(wanted) = &record.statement.placement {
             assert_eq!(*wanted, device, "placed elsewhere than asked");
         }
         let is_critical = record.priority == Priority::Critical;
         assert!(is_critical || !self.reserved.contains(&device), "{device} is reserved for CRITICAL work");
-        self.check_inversion(index, &device, &status);
         let part = &mut self.records[index].parts[partition.0 as usize];
         // A device that was busy after all gives a partition back without a word to the caller.
-        let may_be_placed = matches!(part.stand, Stand::Ready { .. } | Stand::Placed { .. });
+        let may_be_placed = matches!(part.stand, Stand::Ready | Stand::Placed { .. } | Stand::Unheard);
         assert!(may_be_placed, "placed without a witness, or after its proof: {:?}", part.stand);
         part.num_placed += 1;
+        part.tried.insert(device.clone());
         part.stand = Stand::Placed { device };
     }
 
-    /// CRITICAL work that could have gone to this device, and was there before, must have gone first.
-    fn check_inversion(&self, index: usize, device: &DeviceId, status: &EngineStatus) {
-        let placed = &self.records[index];
-        let now = Instant::now();
-        let health =
-            status.devices.iter().find(|known| known.id == device.as_str()).map(|d| d.health.as_str());
-        if placed.priority == Priority::Critical || health == Some("quarantined") {
-            return;
-        }
-        let goes_anywhere = |placement: &Placement| match placement {
-            Placement::Any => true,
-            Placement::Device(wanted) => wanted == device,
+    /// Looks at what the engine did since the last time, in the order in which it did it.
+    pub fn check_order(&mut self, status: &EngineStatus) {
+        let asked = |id: JobId| {
+            let record = self.records.iter().find(|record| record.id == id)?;
+            Some(Asked {
+                priority: record.priority,
+                priority_since: record.priority_since,
+                placement: &record.statement.placement,
+            })
         };
-        for other in self.records.iter().filter(|other| other.is_live()) {
-            let could_go = other.priority == Priority::Critical
-                && other.priority_since < now
-                && goes_anywhere(&other.statement.placement);
-            let waited = other.parts.iter().any(|part| {
-                part.failed_on.is_empty() && matches!(part.stand, Stand::Ready { since } if since < now)
-            });
-            assert!(
-                !(could_go && waited),
-                "{device} is given {:?} work of job {} while CRITICAL job {} waits",
-                placed.priority,
-                placed.id,
-                other.id
-            );
+        self.order.check(asked);
+        assert_eq!(self.order.num_placed(), status.totals.dispatched, "what is given out is told");
+        let is_idle = |device: &EngineDeviceStatus| {
+            device.state == "ready" && device.health == "healthy" && device.lanes_busy == 0
+        };
+        let mut general = status
+            .devices
+            .iter()
+            .filter(|device| !self.reserved.contains(&DeviceId::new(device.id.as_str())));
+        if general.all(is_idle) {
+            let waited = self.order.longest_wait(asked);
+            assert!(waited <= MAX_IDLE, "a partition waits for {waited:?} while every device is idle");
         }
     }
 
@@ -295,12 +352,31 @@ impl Book {
         );
     }
 
-    /// A partition had all its attempts, or no device has the memory for it.
+    /// A partition had all its attempts; or for want of memory: every device that may take it has had it, or none has what the
+    /// circuit needs at least, and then nothing of it is placed.
     fn is_exhausted(&self, record: &Record, error: &DeviceError, status: &EngineStatus) -> bool {
-        let has_had_all = record.parts.iter().any(|part| part.num_placed >= self.max_attempts);
-        let fits_nowhere = matches!(error, DeviceError::Plan { .. } | DeviceError::OutOfVram { .. })
-            && (record.parts.iter().any(|part| part.num_placed > 0) || !status.devices.is_empty());
-        has_had_all || fits_nowhere
+        if record.parts.iter().any(|part| part.num_placed >= self.max_attempts) {
+            return true;
+        }
+        let is_open_to = |id: &DeviceId| {
+            let is_wanted = match &record.statement.placement {
+                Placement::Any => true,
+                Placement::Device(wanted) => wanted == id,
+            };
+            is_wanted && (record.priority == Priority::Critical || !self.reserved.contains(id))
+        };
+        let alive = status.devices.iter().filter(|device| device.state != "gone");
+        let candidates: Vec<DeviceId> =
+            alive.map(|device| DeviceId::new(device.id.as_str())).filter(is_open_to).collect();
+        let was_tried_by_all = || record.parts.iter().any(|part| part.was_tried_by(&candidates));
+        match error {
+            DeviceError::Plan { source: PlanError::InsufficientVram { needs_bytes, has_bytes }, .. } => {
+                let was_placed = record.parts.iter().any(|part| part.num_placed > 0);
+                needs_bytes > has_bytes && (!was_placed || was_tried_by_all())
+            }
+            DeviceError::OutOfVram { .. } => was_tried_by_all(),
+            _ => false,
+        }
     }
 
     /// No job is lost: those that the engine has are those that have not ended. `false`: it has not told all yet.
@@ -343,4 +419,24 @@ pub fn listen(book: &SharedBook, index: usize, mut events: JobEvents) {
         }
     });
     book.borrow_mut().listeners.push(listener);
+}
+
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_some_device_has_not_had_is_not_given_up_for_want_of_memory() {
+        let devices = [DeviceId::new("sim-0"), DeviceId::new("sim-1")];
+        let mut part = Part::new(Stand::Ready);
+        assert!(!part.was_tried_by(&devices));
+        part.tried.insert(devices[1].clone());
+        assert!(!part.was_tried_by(&devices) && part.was_tried_by(&devices[1..]));
+        part.tried.insert(devices[0].clone());
+        assert!(part.was_tried_by(&devices));
+        // After a restart nobody knows where it was first.
+        let mut part = Part::new(Stand::Unheard);
+        assert!(!part.was_tried_by(&devices) && part.was_tried_by(&devices[..1]));
+        (part.stand, part.num_unheard) = (Stand::Ready, 2);
+        assert!(part.was_tried_by(&devices));
+    }
 }

@@ -28,11 +28,11 @@ impl Place {
         place
     }
 
-    fn command(&self, more: &[&str]) -> Command {
+    pub fn command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cuzk"));
         for (name, _) in std::env::vars() {
             let lower = name.to_ascii_lowercase();
-            if lower.starts_with("cuzk_") || lower.ends_with("_proxy") {
+            if lower.starts_with("cuzk_") || lower.ends_with("_proxy") || lower == "ssl_cert_file" {
                 command.env_remove(name);
             }
         }
@@ -50,7 +50,7 @@ impl Place {
         self.root.path().join("params")
     }
 
-    fn run(&self, more: &[&str]) -> Output {
+    pub fn run(&self, more: &[&str]) -> Output {
         self.command(more).output().unwrap()
     }
 
@@ -229,7 +229,7 @@ fn mirrors_come_from_the_flag_the_variable_and_the_configuration() {
 }
 
 /// A proxy that takes either form, and counts.
-fn proxy(target: std::net::SocketAddr) -> (String, std::sync::mpsc::Receiver<String>) {
+pub fn proxy(target: std::net::SocketAddr) -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (send, seen) = std::sync::mpsc::channel();

@@ -1,10 +1,13 @@
 //! Taking a partition: checks, plan, eviction, reservation, beginning. Nothing is launched before all of it holds.
 
+use std::rc::Rc;
+
 use actix::Context;
 
 use super::{Claim, Device, GpuDevice, Job, Origin, Phase};
 use crate::actors::gpu_device::lanes::{Hold, Running};
 use crate::actors::gpu_device::ledger::Reservation;
+use crate::actors::gpu_device::passes::{stages_of, DuePass};
 use crate::actors::gpu_device::srs_cache::Presence;
 use crate::backend::{DeviceBackend, LaneIndex, MemoryModel};
 use crate::error::{DeviceError, PlanError};
@@ -74,9 +77,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
 
     /// Begins `job` in its empty lane, or keeps it there until there is memory, or answers why it cannot be.
     pub(super) fn place(&mut self, lane: LaneIndex, job: Job, ctx: &mut Context<Self>) {
-        // Whoever came first gets the next memory, else a large plan could wait for ever behind small ones.
+        // Whoever came first gets the next memory, else a large plan could wait for ever behind small ones. So could a pass.
         let queues_behind = self.lanes.waiting().iter().any(|&other| self.goes_first(other, &job));
-        if queues_behind {
+        let pass_goes_first = !job.is_critical() && self.pass_is_due();
+        if queues_behind || pass_goes_first {
             self.lanes.wait(lane, Box::new(job));
             return;
         }
@@ -95,7 +99,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
     fn place_now(&mut self, lane: LaneIndex, job: Job, ctx: &mut Context<Self>) {
         match self.fit(&job) {
             Fit::Now { plan, grant } => self.begin(lane, job, plan, grant, ctx),
-            Fit::Later => self.lanes.wait(lane, Box::new(job)),
+            Fit::Later => {
+                self.lanes.wait(lane, Box::new(job));
+                self.hurry_pass(ctx);
+            }
             Fit::Never(error) => self.give_up(job, error, ctx),
         }
     }
@@ -109,9 +116,14 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    /// Memory came free: begins what waits for it, in order, until one does not fit yet.
+    /// Memory came free: begins what waits for it, in order, until one does not fit yet. A pass that is due comes behind
+    /// CRITICAL work and before any other.
     pub(super) fn place_waiting(&mut self, ctx: &mut Context<Self>) {
         for lane in self.lanes.waiting() {
+            let is_critical = self.lanes.waiting_job(lane).is_some_and(Job::is_critical);
+            if !is_critical && self.begin_due_pass(ctx) == DuePass::Waits {
+                return;
+            }
             let hold = std::mem::take(self.lanes.hold_mut(lane));
             let Hold::Waiting { job, arrival } = hold else {
                 *self.lanes.hold_mut(lane) = hold;
@@ -122,16 +134,17 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 Fit::Never(error) => self.give_up(*job, error, ctx),
                 Fit::Later => {
                     *self.lanes.hold_mut(lane) = Hold::Waiting { job, arrival };
-                    return;
+                    return self.hurry_pass(ctx);
                 }
             }
         }
+        self.begin_due_pass(ctx);
     }
 
-    /// As [`Self::fit_beside_running`]; if nothing runs, waiting would have no end.
+    /// As [`Self::fit_beside_running`]; if nothing runs, and nothing is parked that would, waiting would have no end.
     fn fit(&mut self, job: &Job) -> Fit {
         match self.fit_beside_running(job) {
-            Fit::Later if self.lanes.running().is_empty() => {
+            Fit::Later if !self.lanes.are_in_use() => {
                 let what = "its memory cannot be had, though nothing runs";
                 Fit::Never(DeviceError::NotTaking { at: job.at.clone(), what })
             }
@@ -189,10 +202,13 @@ impl<B: DeviceBackend> GpuDevice<B> {
     ) -> Option<Fit> {
         let device = self.device.as_ref()?;
         let budget_bytes = (device.reclaimable_bytes(job) + bytes).min(limit_bytes);
-        // More room than when they were loaded: load the rest too.
-        let wanted = self
-            .plan_sparing_lanes(shape, srs, budget_bytes)
-            .map_or(queries, |plan| plan.resident.union(queries));
+        // More room than when they were loaded: load the rest too. Not under those who wait for a pass, whose memory it is.
+        let wanted = match self.plan_sparing_lanes(shape, srs, budget_bytes) {
+            Ok(plan) if !self.lanes.batch().any(|other| other.job.circuit == job.circuit) => {
+                plan.resident.union(queries)
+            }
+            _ => queries,
+        };
         let plan = self
             .plans
             .plan_with_resident(shape, srs, wanted, budget_bytes)
@@ -232,7 +248,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    fn make_room(&mut self, circuit: &CircuitId, bytes: u64, claim: Claim) {
+    pub(super) fn make_room(&mut self, circuit: &CircuitId, bytes: u64, claim: Claim) {
         while let Some(device) = &self.device {
             if device.ledger.available_bytes(claim) >= bytes {
                 return;
@@ -245,24 +261,28 @@ impl<B: DeviceBackend> GpuDevice<B> {
     }
 
     fn begin(&mut self, lane: LaneIndex, job: Job, plan: ProvePlan, grant: Grant, ctx: &mut Context<Self>) {
+        let sharing = self.sharing_of(&job, &plan);
         let Some(device) = &mut self.device else { return };
         let pinned = device.memory_model == MemoryModel::Dedicated && !plan.resident.is_empty();
         if pinned {
             device.cache.pin(&job.circuit, &job.srs, plan.resident, grant.resident);
         }
-        let stages = job.stages();
+        let stages = stages_of(&job, sharing);
         let begun = device.backend.begin(lane, job.work(), &plan);
         let running = Running {
             job,
             plan,
-            memory: grant.work,
+            memory: Some(Rc::new(grant.work)),
+            sharing,
             pinned,
             stages,
             in_flight: Default::default(),
             stage_spans: Default::default(),
             running_since: tokio::time::Instant::now(),
             timings: Vec::new(),
+            waited_for_others: std::time::Duration::ZERO,
             aborting: false,
+            given_up: None,
         };
         *self.lanes.hold_mut(lane) = Hold::Running(Box::new(running));
         match begun {
@@ -296,7 +316,7 @@ impl<B: DeviceBackend> Device<B> {
     }
 
     /// What is free, and what idle keys of other circuits hold.
-    fn reclaimable_bytes(&self, job: &Job) -> u64 {
+    pub(super) fn reclaimable_bytes(&self, job: &Job) -> u64 {
         self.ledger.available_bytes(job.claim()) + self.cache.idle_bytes(&job.circuit)
     }
 }

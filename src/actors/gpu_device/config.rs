@@ -9,6 +9,7 @@ use crate::messages::device::{PartitionFailed, PartitionProved, StageFinished};
 use crate::messages::events::EventSink;
 use crate::messages::lifecycle::{DeviceLost, DeviceReady, Drained, ResidencyChanged};
 use crate::messages::status::StatusBoard;
+use crate::policy::batch::BatchPolicy;
 
 /// Settings of one device actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,9 @@ pub struct DeviceConfig {
     pub budget_bytes: Option<u64>,
     /// Part of the budget that only CRITICAL work may use.
     pub critical_reserve_bytes: u64,
+    /// How many partitions may share a pass over streamed queries, and how long the first of them waits for the others at most
+    /// ([`crate::policy::shared_pass`]).
+    pub batches: BatchPolicy,
     /// `None`: as the backend advises ([`crate::backend::BackendFactory::watchdog`]).
     pub watchdog: Option<WatchdogConfig>,
     /// How often the device is asked for finished stages besides its own wake-ups, and cancels and the watchdog are
@@ -38,6 +42,7 @@ impl Default for DeviceConfig {
         Self {
             budget_bytes: None,
             critical_reserve_bytes: 0,
+            batches: BatchPolicy::default(),
             watchdog: None,
             tick: Duration::from_millis(20),
             self_test: true,

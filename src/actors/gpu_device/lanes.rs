@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::actors::gpu_device::ledger::{Claim, Reservation};
 use crate::backend::{LaneIndex, LaneLayout, PartitionWork, Stage};
-use crate::error::SynthesisError;
+use crate::error::{DeviceError, SynthesisError};
 use crate::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
 use crate::ids::{CircuitId, WorkRef};
 use crate::messages::device::{CancelFlag, LaneCredit, LaneKind, ProvePartition};
@@ -20,8 +21,9 @@ use crate::policy::plan::ProvePlan;
 
 /// Who is told about the end of a piece of work.
 pub enum Origin {
-    /// The Scheduler. The credit goes back when this is dropped.
-    Scheduler { cancel: CancelFlag, _credit: LaneCredit },
+    /// The Scheduler. The credit goes back when this is dropped; before that where another partition is to come and join a
+    /// pass with this one.
+    Scheduler { cancel: CancelFlag, credit: Option<LaneCredit> },
     /// The Scheduler, which wants the key on the device and no proof.
     Preload { answer: Recipient<SrsPreloaded>, _credit: LaneCredit },
     /// The actor itself, before it reports ready: the proof must be this one.
@@ -64,7 +66,7 @@ impl Job {
 
     pub fn from_message(message: ProvePartition) -> Self {
         let ProvePartition { work, priority, cancel, credit, span } = message;
-        Self::new(work, priority, Origin::Scheduler { cancel, _credit: credit }, span)
+        Self::new(work, priority, Origin::Scheduler { cancel, credit: Some(credit) }, span)
     }
 
     /// What the backend gets.
@@ -79,14 +81,6 @@ impl Job {
         }
     }
 
-    /// The stages it goes through from here.
-    pub fn stages(&self) -> VecDeque<Stage> {
-        if self.is_preload() {
-            return VecDeque::from([Stage::Upload]);
-        }
-        Stage::ALL.into_iter().collect()
-    }
-
     /// # Errors
     /// [`SynthesisError::ShapeMismatch`] if the witness is of another shape.
     pub fn check_witness(&self) -> Result<(), SynthesisError> {
@@ -98,6 +92,24 @@ impl Job {
             Origin::Scheduler { cancel, .. } => cancel.is_cancelled(),
             Origin::Preload { .. } | Origin::SelfTest { .. } => false,
         }
+    }
+
+    /// Lets the Scheduler send another partition while this one is still here.
+    pub fn give_credit_back(&mut self) {
+        if let Origin::Scheduler { credit, .. } = &mut self.origin {
+            drop(credit.take());
+        }
+    }
+
+    /// It is here beyond what the Scheduler counts.
+    fn has_given_credit_back(&self) -> bool {
+        matches!(self.origin, Origin::Scheduler { credit: None, .. })
+    }
+
+    /// Whether it may wait for others: not what is CRITICAL, no proof of a job's, or was refused memory before.
+    pub fn may_share(&self) -> bool {
+        let is_of_a_job = matches!(self.origin, Origin::Scheduler { .. });
+        is_of_a_job && !self.is_critical() && self.ceiling_bytes.is_none()
     }
 
     pub fn is_preload(&self) -> bool {
@@ -123,13 +135,28 @@ impl fmt::Debug for Job {
     }
 }
 
+/// With whom a partition goes through its sums after `SumH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// By itself, in the memory of its own plan.
+    Alone,
+    /// It is on its way to being parked; so many may be in its pass.
+    Joins { max_members: u32 },
+    /// Nothing of it but its key is on the device.
+    Parked { max_members: u32, since: Instant },
+    /// In a pass that began with so many.
+    InPass { num_members: u32 },
+}
+
 /// A partition that the backend has.
 #[derive(Debug)]
 pub struct Running {
     pub job: Job,
     pub plan: ProvePlan,
-    /// Working memory of the plan; resident queries are the cache's.
-    pub memory: Reservation,
+    /// Working memory, of the plan or of a pass, which its members hold together; resident queries are the cache's. `None`
+    /// while it is parked.
+    pub memory: Option<Rc<Reservation>>,
+    pub sharing: Sharing,
     /// It counts as a user of its circuit's resident queries.
     pub pinned: bool,
     /// Not enqueued yet.
@@ -141,8 +168,34 @@ pub struct Running {
     /// Since when the first one in flight runs.
     pub running_since: Instant,
     pub timings: Vec<(Stage, Duration)>,
+    /// Until others were there, and while they had their part of its stages.
+    pub waited_for_others: Duration,
     /// The backend was told to abort it.
     pub aborting: bool,
+    /// Why, if it was not cancelled.
+    pub given_up: Option<DeviceError>,
+}
+
+impl Running {
+    /// Partitions that go through this stage together: it takes as many times as long.
+    pub fn num_in_stage(&self, stage: Stage) -> u32 {
+        match self.sharing {
+            Sharing::InPass { num_members } if stage.is_of_pass() => num_members.max(1),
+            _ => 1,
+        }
+    }
+
+    pub fn is_parked(&self) -> bool {
+        matches!(self.sharing, Sharing::Parked { .. })
+    }
+
+    /// The most that may be in its pass, if that has not begun.
+    fn max_members(&self) -> Option<u32> {
+        match self.sharing {
+            Sharing::Joins { max_members } | Sharing::Parked { max_members, .. } => Some(max_members),
+            Sharing::Alone | Sharing::InPass { .. } => None,
+        }
+    }
 }
 
 /// What a lane holds.
@@ -162,7 +215,18 @@ pub enum Hold {
 pub struct Lane {
     pub index: LaneIndex,
     pub kind: LaneKind,
+    /// Beyond the credits that the Scheduler has.
+    is_extra: bool,
     pub hold: Hold,
+}
+
+impl Lane {
+    fn running(&self) -> Option<&Running> {
+        match &self.hold {
+            Hold::Running(running) => Some(running),
+            Hold::Empty | Hold::Waiting { .. } => None,
+        }
+    }
 }
 
 /// All lanes of a device.
@@ -173,18 +237,25 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    pub fn new(layout: LaneLayout) -> Self {
-        let kinds = std::iter::repeat_n(LaneKind::Normal, layout.normal as usize)
-            .chain(std::iter::repeat_n(LaneKind::Critical, layout.critical as usize));
-        let lanes =
-            (0..).zip(kinds).map(|(index, kind)| Lane { index: LaneIndex(index), kind, hold: Hold::Empty });
-        Self { lanes: lanes.collect(), num_arrivals: 0 }
+    /// `num_parking`: [`crate::backend::DeviceBackend::parking_lanes`].
+    pub fn new(layout: LaneLayout, num_parking: u32) -> Self {
+        let of = |kind, is_extra, count: u32| std::iter::repeat_n((kind, is_extra), count as usize);
+        let kinds = of(LaneKind::Normal, false, layout.normal)
+            .chain(of(LaneKind::Critical, false, layout.critical))
+            .chain(of(LaneKind::Normal, true, num_parking));
+        let lane =
+            |(index, (kind, is_extra))| Lane { index: LaneIndex(index), kind, is_extra, hold: Hold::Empty };
+        Self { lanes: (0..).zip(kinds).map(lane).collect(), num_arrivals: 0 }
     }
 
     /// # Panics
     /// If the backend names a lane it does not have.
     pub fn hold_mut(&mut self, index: LaneIndex) -> &mut Hold {
         &mut self.lanes[index.0 as usize].hold
+    }
+
+    pub fn running_of(&self, index: LaneIndex) -> Option<&Running> {
+        self.lanes[index.0 as usize].running()
     }
 
     pub fn running_mut(&mut self, index: LaneIndex) -> Option<&mut Running> {
@@ -233,18 +304,30 @@ impl Lanes {
         waiting.into_iter().map(|(_, _, index)| index).collect()
     }
 
-    /// Lanes that the backend works on, CRITICAL first.
+    /// The job of a lane that waits for memory.
+    pub fn waiting_job(&self, index: LaneIndex) -> Option<&Job> {
+        match &self.lanes[index.0 as usize].hold {
+            Hold::Waiting { job, .. } => Some(job),
+            Hold::Empty | Hold::Running(_) => None,
+        }
+    }
+
+    /// Lanes that the backend works on, CRITICAL first. What is parked is not worked on.
     pub fn running(&self) -> Vec<LaneIndex> {
         let mut running: Vec<(bool, LaneIndex)> = self
             .lanes
             .iter()
-            .filter_map(|lane| match &lane.hold {
-                Hold::Running(running) => Some((!running.job.is_critical(), lane.index)),
-                Hold::Empty | Hold::Waiting { .. } => None,
-            })
+            .filter_map(|lane| Some((lane.running()?, lane.index)))
+            .filter(|(running, _)| !running.is_parked())
+            .map(|(running, index)| (!running.job.is_critical(), index))
             .collect();
         running.sort_unstable();
         running.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// Whether the backend has anything that will end, what is parked included.
+    pub fn are_in_use(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.running().is_some())
     }
 
     pub fn critical_is_running(&self) -> bool {
@@ -255,14 +338,57 @@ impl Lanes {
         self.lanes.iter()
     }
 
-    pub fn num_of(&self, kind: LaneKind) -> u32 {
-        self.lanes.iter().filter(|lane| lane.kind == kind).count() as u32
+    /// Parked lanes that are not being aborted, the one that was parked first in front.
+    pub fn parked(&self) -> Vec<LaneIndex> {
+        let mut parked: Vec<(Instant, LaneIndex)> = self
+            .lanes
+            .iter()
+            .filter_map(|lane| match lane.running()? {
+                Running { sharing: Sharing::Parked { since, .. }, aborting: false, .. } => {
+                    Some((*since, lane.index))
+                }
+                _ => None,
+            })
+            .collect();
+        parked.sort_unstable();
+        parked.into_iter().map(|(_, index)| index).collect()
     }
 
-    /// Lanes of a kind that the backend does not work on: empty or waiting.
+    /// Partitions whose pass has not begun: on their way to it, or parked. They are of one circuit, one key and one set of
+    /// resident queries.
+    pub fn batch(&self) -> impl Iterator<Item = &Running> {
+        self.lanes.iter().filter_map(Lane::running).filter(|running| running.max_members().is_some())
+    }
+
+    /// The most that may be in the pass that is to begin next; 0 if there is none.
+    pub fn max_members(&self) -> u32 {
+        self.batch().filter_map(Running::max_members).min().unwrap_or(0)
+    }
+
+    /// Partitions here beyond those that the Scheduler counts.
+    pub fn num_beyond_credits(&self) -> u32 {
+        let is_beyond = |lane: &&Lane| match &lane.hold {
+            Hold::Empty => false,
+            Hold::Waiting { job, .. } => job.has_given_credit_back(),
+            Hold::Running(running) => running.job.has_given_credit_back(),
+        };
+        self.lanes.iter().filter(is_beyond).count() as u32
+    }
+
+    /// Lanes that there are credits for.
+    pub fn num_of(&self, kind: LaneKind) -> u32 {
+        self.lanes.iter().filter(|lane| lane.kind == kind && !lane.is_extra).count() as u32
+    }
+
+    /// How many partitions of a kind could be begun besides those that the backend works on by themselves. (A member of a
+    /// pass, or what is parked, is in nobody's way.)
     pub fn num_free_of(&self, kind: LaneKind) -> u32 {
-        let is_free = |lane: &&Lane| lane.kind == kind && !matches!(lane.hold, Hold::Running(_));
-        self.lanes.iter().filter(is_free).count() as u32
+        let is_taken = |lane: &&Lane| {
+            let by_itself =
+                |running: &Running| matches!(running.sharing, Sharing::Alone | Sharing::Joins { .. });
+            lane.kind == kind && lane.running().is_some_and(by_itself)
+        };
+        self.num_of(kind).saturating_sub(self.lanes.iter().filter(is_taken).count() as u32)
     }
 
     pub fn num_busy(&self) -> u32 {

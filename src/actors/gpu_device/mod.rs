@@ -8,6 +8,7 @@
 //!                    +--------------------------- GpuDevice<B> ----------------------------+
 //! ProvePartition --> | admission.rs   check, plan, evict, reserve, begin                   | --> PartitionProved
 //! EvictSrs, Drain -> | progress.rs    stage ends, cancels, failures, watchdog              |     PartitionFailed
+//!                    | passes.rs      park, share a pass over streamed queries             |
 //! PreloadSrs ------> | preload.rs     the upload alone                                     |     SrsPreloaded
 //! wake-up, tick ---> | lanes.rs  ledger.rs  srs_cache.rs  watchdog.rs    (state)           |     StageFinished
 //!                    | B: DeviceBackend                                                    |     DeviceReady, …Lost
@@ -21,6 +22,7 @@ mod admission;
 mod config;
 mod lanes;
 mod ledger;
+mod passes;
 mod plans;
 mod preload;
 mod progress;
@@ -29,7 +31,7 @@ mod spawn;
 mod srs_cache;
 mod watchdog;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -56,6 +58,7 @@ use crate::messages::lifecycle::{
 };
 use crate::messages::srs::{Eviction, Residence};
 use crate::messages::status::DeviceStatus;
+use crate::policy::shared_pass::PassGain;
 
 /// Partitions whose refused plan is remembered, so that a retry on this device does not ask for as much again.
 const MAX_REMEMBERED_REFUSALS: usize = 256;
@@ -74,6 +77,8 @@ pub struct GpuDevice<B: DeviceBackend> {
     device: Option<Device<B>>,
     lanes: Lanes,
     plans: Plans,
+    /// Whether passes that partitions share have paid here.
+    gains: HashMap<CircuitId, PassGain>,
     /// By what budget a partition was refused memory here, oldest first.
     refusals: VecDeque<((JobId, PartitionIndex), u64)>,
     partitions_proved: u64,
@@ -155,6 +160,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             device: None,
             lanes: Lanes::default(),
             plans: Plans::default(),
+            gains: HashMap::new(),
             refusals: VecDeque::new(),
             partitions_proved: 0,
             partitions_failed: 0,
@@ -170,7 +176,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let info = backend.info();
         let budget_bytes = self.config.budget_bytes_of(info.memory_total_bytes);
         self.check_reserve(budget_bytes)?;
-        self.lanes = Lanes::new(backend.lanes());
+        self.lanes = Lanes::new(backend.lanes(), backend.parking_lanes());
         self.device = Some(Device {
             layout: backend.lanes(),
             memory_model: backend.memory_model(),
@@ -221,6 +227,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 critical_limit_bytes: device.ledger.limit_bytes(Claim::Critical),
                 model: device.memory_model,
             },
+            checks_rows: device.backend.checks_rows(),
             address: DeviceAddress {
                 prove: ctx.address().recipient(),
                 evict: ctx.address().recipient(),

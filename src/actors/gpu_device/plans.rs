@@ -8,6 +8,7 @@ use crate::error::PlanError;
 use crate::policy::plan::{
     least_budget_bytes, plan, plan_with_resident, ProvePlan, QuerySet, ShapeSummary, SrsSummary,
 };
+use crate::policy::shared_pass::{has_shared_queries, max_members};
 
 /// Plans kept at most, some 400 B each. An embedding host may name any number of circuits; beyond this all are made
 /// anew.
@@ -21,7 +22,11 @@ type Key = (ShapeSummary, SrsSummary, Option<QuerySet>, u64);
 pub struct Plans {
     made: RefCell<HashMap<Key, Result<ProvePlan, PlanError>>>,
     least: RefCell<HashMap<(ShapeSummary, SrsSummary), u64>>,
+    members: RefCell<HashMap<MembersKey, u32>>,
 }
+
+/// What the number of members of a pass depends on: the circuit, what is resident, the memory, and the limit.
+type MembersKey = (ShapeSummary, SrsSummary, QuerySet, u64, u32);
 
 impl Plans {
     /// # Errors
@@ -55,6 +60,19 @@ impl Plans {
             least.clear();
         }
         *least.entry((*shape, *srs)).or_insert_with(|| least_budget_bytes(shape, srs))
+    }
+
+    /// As [`max_members`].
+    pub fn max_members(&self, shape: &ShapeSummary, srs: &SrsSummary, plan: &ProvePlan, most: u32) -> u32 {
+        if !has_shared_queries(plan) {
+            return 0;
+        }
+        let mut members = self.members.borrow_mut();
+        if members.len() >= MAX_PLANS {
+            members.clear();
+        }
+        let key = (*shape, *srs, plan.resident, plan.work_peak_bytes(), most);
+        *members.entry(key).or_insert_with(|| max_members(shape, srs, plan, most))
     }
 
     fn get(

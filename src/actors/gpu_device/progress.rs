@@ -7,7 +7,7 @@ use actix::Context;
 use tokio::time::Instant;
 
 use super::{GpuDevice, Hold, Job, Origin, Phase};
-use crate::actors::gpu_device::lanes::Running;
+use crate::actors::gpu_device::lanes::{Running, Sharing};
 use crate::backend::{BackendEvent, DeviceBackend, FinishedProof, LaneIndex, Stage};
 use crate::error::{DeviceError, ErrorClass, PlanError};
 use crate::messages::device::{PartitionProved, StageFinished, StageTimings};
@@ -19,6 +19,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// missed ticks are repaid in a burst.
     pub(super) fn on_tick(&mut self, ctx: &mut Context<Self>) {
         self.num_ticks += 1;
+        // A batch may have waited long enough.
+        self.begin_due_pass(ctx);
         self.pump(ctx);
         self.apply_cancels(ctx);
         self.check_watchdog(ctx);
@@ -65,7 +67,9 @@ impl<B: DeviceBackend> GpuDevice<B> {
         drop(running.stage_spans.pop_front());
         running.running_since = Instant::now();
         running.timings.push((stage, elapsed));
-        device.watchdog.learn(&running.job.circuit, stage, elapsed);
+        let own = elapsed / running.num_in_stage(stage);
+        running.waited_for_others += elapsed - own;
+        device.watchdog.learn(&running.job.circuit, stage, own);
         let is_new_key =
             stage == Stage::Upload && running.pinned && device.cache.mark_loaded(&running.job.circuit);
         if is_new_key && self.phase != Phase::Testing {
@@ -95,6 +99,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
             self.abort(lane);
         } else if stage == Stage::Assemble {
             self.lane_finished(lane, ctx);
+        } else if stage == Stage::SumH {
+            self.after_sum_h(lane, ctx);
         } else {
             self.advance(lane, ctx);
         }
@@ -107,7 +113,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(running) = self.lanes.running_mut(lane) else { return };
         let yields = critical_is_running && !running.job.is_critical() && !device.layout.critical_preempts;
         let max_in_flight = 1 + device.backend.stages_ahead() as usize;
-        let mut failed = None;
+        let (mut failed, mut invites) = (None, false);
         while !running.aborting && !yields && running.in_flight.len() < max_in_flight {
             let Some(stage) = running.stages.pop_front() else { break };
             if running.in_flight.is_empty() {
@@ -118,6 +124,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 break;
             }
             running.in_flight.push_back(stage);
+            invites |= stage == Stage::SumH;
             let parent = &running.job.span;
             running
                 .stage_spans
@@ -125,6 +132,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
         if let Some(error) = failed {
             self.lane_failed(lane, error, ctx);
+        } else if invites {
+            self.invite_another(lane);
         }
     }
 
@@ -134,25 +143,23 @@ impl<B: DeviceBackend> GpuDevice<B> {
             Ok(finished) => finished,
             Err(error) => return self.lane_failed(lane, error, ctx),
         };
-        let Some(Released { job, plan, timings }) = self.release(lane) else { return };
+        let Some(released) = self.release(lane) else { return };
+        let job = &released.job;
         match &job.origin {
             Origin::SelfTest { expected } => {
                 let is_right = **expected == finished.proof;
-                self.self_test_ended(&job, is_right, ctx);
+                self.self_test_ended(job, is_right, ctx);
             }
-            Origin::Scheduler { .. } => self.answer_proved(job, finished, timings, plan.work_peak_bytes()),
+            Origin::Scheduler { .. } => self.answer_proved(released, finished),
             Origin::Preload { .. } => unreachable!("a preload has no stage but its upload"),
         }
         self.lane_is_free(ctx);
     }
 
-    fn answer_proved(
-        &mut self,
-        job: Job,
-        finished: FinishedProof,
-        timings: Vec<(Stage, Duration)>,
-        memory_planned_bytes: u64,
-    ) {
+    fn answer_proved(&mut self, released: Released, finished: FinishedProof) {
+        let Released { job, plan, sharing, timings, waited_for_others, .. } = released;
+        self.learn_gain(&job, &plan, sharing, &timings);
+        let memory_planned_bytes = plan.work_peak_bytes();
         self.partitions_proved += 1;
         tracing::debug!(parent: &job.span, device = %self.id, "partition proved");
         if let Some(at) = AttemptRef::of(&job.at) {
@@ -165,6 +172,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             device: self.id.clone(),
             proof: finished.proof,
             timings: StageTimings(timings),
+            waited_for_others,
             memory_peak_bytes: finished.memory_peak_bytes,
             memory_planned_bytes,
         });
@@ -222,9 +230,11 @@ impl<B: DeviceBackend> GpuDevice<B> {
     }
 
     fn lane_aborted(&mut self, lane: LaneIndex, ctx: &mut Context<Self>) {
-        let Some(Released { job, .. }) = self.release(lane) else { return };
+        let Some(Released { job, given_up, .. }) = self.release(lane) else { return };
         if job.is_preload() {
             self.preload_ended(job);
+        } else if let Some(error) = given_up.filter(|_| !job.is_cancelled()) {
+            self.answer_failed(job, error);
         } else {
             let at = job.at.clone();
             self.answer_failed(job, DeviceError::Cancelled { at });
@@ -235,7 +245,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// Takes a partition that the backend no longer has out of its lane and gives its working memory back; its key is
     /// idle from now on.
     fn release(&mut self, lane: LaneIndex) -> Option<Released> {
-        let Running { job, plan, memory, pinned, timings, .. } = self.lanes.take_running(lane)?;
+        let Running { job, plan, memory, sharing, pinned, timings, waited_for_others, given_up, .. } =
+            self.lanes.take_running(lane)?;
         drop(memory);
         if pinned {
             let is_useless = self.device.as_mut().is_some_and(|device| device.cache.unpin(&job.circuit));
@@ -243,18 +254,18 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 self.evict(&job.circuit);
             }
         }
-        Some(Released { job, plan, timings })
+        Some(Released { job, plan, sharing, timings, waited_for_others, given_up })
     }
 
-    /// After a lane became empty: memory for those who wait, the next stages for those who yielded, the drain.
-    fn lane_is_free(&mut self, ctx: &mut Context<Self>) {
+    /// After a lane became empty, or gave its memory back: memory for those who wait, the next stages for those who yielded.
+    pub(super) fn lane_is_free(&mut self, ctx: &mut Context<Self>) {
         self.place_waiting(ctx);
         for lane in self.lanes.running() {
             self.advance(lane, ctx);
         }
     }
 
-    fn abort(&mut self, lane: LaneIndex) {
+    pub(super) fn abort(&mut self, lane: LaneIndex) {
         let Some(device) = &mut self.device else { return };
         let Some(running) = self.lanes.running_mut(lane) else { return };
         if !std::mem::replace(&mut running.aborting, true) {
@@ -298,6 +309,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             let Hold::Running(running) = &lane.hold else { return None };
             let stage = *running.in_flight.front()?;
             let limit = device.watchdog.limit(&running.job.circuit, stage);
+            let limit = limit.saturating_mul(running.num_in_stage(stage));
             (running.running_since.elapsed() > limit).then_some((lane.index, stage, limit))
         });
         let Some((lane, stage, limit)) = hung else { return };
@@ -330,5 +342,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
 struct Released {
     job: Job,
     plan: ProvePlan,
+    sharing: Sharing,
     timings: Vec<(Stage, Duration)>,
+    waited_for_others: Duration,
+    given_up: Option<DeviceError>,
 }

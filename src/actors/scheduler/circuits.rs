@@ -228,9 +228,11 @@ impl Scheduler {
     fn load(&mut self, demand: Demand, id: CircuitId, needs: CircuitNeeds) {
         let Demand { workload, waiting, span } = demand;
         let (cancel, lease) = (CancelFlag::default(), MemoryLease::default());
+        let (circuit, source) = (id.clone(), workload.srs());
         let loading =
-            LoadingCircuit { source: workload.srs(), needs, cancel: cancel.clone(), lease: lease.clone() };
-        let command = PrepareCircuit { workload, priority: waiting.priority, cancel, lease, span };
+            LoadingCircuit { source: source.clone(), needs, cancel: cancel.clone(), lease: lease.clone() };
+        let priority = waiting.priority;
+        let command = PrepareCircuit { circuit, source, workload, priority, cancel, lease, span };
         self.circuits.insert(id, Circuit::Loading(loading));
         if let Some(synthesizer) = &self.synthesizer {
             synthesizer.prepare.do_send(command);

@@ -46,6 +46,8 @@ pub(super) struct Device {
     /// Moving average of a partition's time, per circuit.
     mean_times: HashMap<CircuitId, Duration>,
     batch: BatchRecord,
+    /// Partitions that it was given and has not answered: more than lanes are taken where some wait there to share a pass.
+    num_unanswered: u32,
     /// What it was given last, and when.
     last_given: Option<(CircuitId, Duration)>,
     /// It refused work, or is about to be lost; left alone until then.
@@ -56,6 +58,8 @@ pub(super) struct Device {
     pub num_restarts: u64,
     /// Known once it has opened.
     pub memory: Option<DeviceMemory>,
+    /// It looks at a sample of a witness's constraints itself.
+    checks_rows: bool,
     /// Of the partition that took most: planned and measured.
     pub planned_bytes: u64,
     pub peak_bytes: u64,
@@ -79,6 +83,7 @@ impl Device {
             resident: HashSet::new(),
             mean_times: HashMap::new(),
             batch: BatchRecord::default(),
+            num_unanswered: 0,
             last_given: None,
             rests_until: Duration::ZERO,
             num_proved: 0,
@@ -86,6 +91,7 @@ impl Device {
             num_invalid: 0,
             num_restarts: 0,
             memory: None,
+            checks_rows: false,
             planned_bytes: 0,
             peak_bytes: 0,
             told_health: None,
@@ -112,6 +118,7 @@ impl Device {
         self.free_critical_lanes = ready.num_critical_lanes;
         self.num_critical_lanes = ready.num_critical_lanes;
         self.memory = Some(ready.memory);
+        self.checks_rows = ready.checks_rows;
         self.info = Some(ready.info);
         self.address = Some(ready.address);
         self.rests_until = Duration::ZERO;
@@ -129,12 +136,14 @@ impl Device {
     fn forget_what_it_held(&mut self) {
         self.resident.clear();
         self.batch.clear();
+        self.num_unanswered = 0;
         self.last_given = None;
     }
 
     /// A partition of `circuit` is on its way there.
     pub fn was_given(&mut self, circuit: &CircuitId, batches: BatchPolicy, now: Duration) {
         self.batch.began(circuit, batches, now);
+        self.num_unanswered += 1;
         self.last_given = Some((circuit.clone(), now));
     }
 
@@ -172,13 +181,28 @@ impl Device {
         }
     }
 
+    /// It answered a partition, whether or not anybody still waits for that.
+    pub fn answered(&mut self) {
+        self.num_unanswered = self.num_unanswered.saturating_sub(1);
+    }
+
+    /// What is there beyond the credits that are spent counts as far as there are lanes.
     pub fn lanes_busy(&self) -> u32 {
+        self.num_spent().max(self.num_unanswered.min(self.num_lanes))
+    }
+
+    fn num_spent(&self) -> u32 {
         match self.service {
             Service::Ready => {
                 self.num_lanes + self.num_critical_lanes - self.free_lanes - self.free_critical_lanes
             }
             _ => 0,
         }
+    }
+
+    /// Partitions that wait there, or are in a pass, without a credit.
+    fn num_beyond_credits(&self) -> u32 {
+        self.num_unanswered.saturating_sub(self.num_spent())
     }
 
     pub fn record_memory(&mut self, planned_bytes: u64, peak_bytes: u64) {
@@ -252,12 +276,27 @@ impl Devices {
         self.0.values().any(|device| device.role == Role::Fallback) && !self.0.iter().any(is_left)
     }
 
+    /// Whether no constraint of a witness need be checked on the host before, whichever device will prove it: each that is not
+    /// gone, but for a fallback, does so itself.
+    pub fn check_rows(&self) -> bool {
+        let is_left = |device: &&Device| {
+            device.role != Role::Fallback && !matches!(device.service, Service::Gone { .. })
+        };
+        let mut left = self.0.values().filter(is_left).peekable();
+        left.peek().is_some() && left.all(|device| device.checks_rows)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, &Device)> {
         self.0.iter()
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&DeviceId, &mut Device)> {
         self.0.iter_mut()
+    }
+
+    /// Somewhere there is a credit, for CRITICAL work at least.
+    pub fn have_free_lane(&self) -> bool {
+        self.0.values().any(|device| device.free_lanes + device.free_critical_lanes > 0)
     }
 
     /// Devices in service, as a partition of `circuit` sees them.
@@ -274,6 +313,7 @@ impl Devices {
                     free_lanes: if rests { 0 } else { device.free_lanes },
                     free_critical_lanes: if rests { 0 } else { device.free_critical_lanes },
                     num_lanes: device.num_lanes,
+                    num_beyond_credits: device.num_beyond_credits(),
                     health: device.health.health(now),
                     role: device.role,
                     resident: device.resident.contains(circuit),

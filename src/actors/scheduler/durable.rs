@@ -40,6 +40,8 @@ pub(super) struct Durable {
     undecoded: BTreeMap<JobId, JobRecord>,
     /// Those of them that processes ended over, and how many did: each waits until all others have ended.
     held_back: BTreeMap<JobId, u32>,
+    /// Those that were, and are being decoded.
+    late: BTreeSet<JobId>,
     /// One that was, until the journal knows that it is worked on.
     released: Option<JobId>,
     /// Jobs of an earlier process that are in the table.
@@ -137,6 +139,7 @@ impl Durable {
 
     fn take_undecoded(&mut self, job: JobId) -> Option<JobRecord> {
         self.held_back.remove(&job);
+        self.late.remove(&job);
         self.undecoded.remove(&job)
     }
 
@@ -243,7 +246,9 @@ impl Scheduler {
             // Stored already: `finish_once_stored`.
             Ok(_) => {}
             // The engine's end, not the job's.
-            Err(EngineError::Schedule(ScheduleError::Draining | ScheduleError::NoDevice(_))) => {}
+            Err(EngineError::Schedule(
+                ScheduleError::Draining | ScheduleError::NoDevice(_) | ScheduleError::NoSynthesizer(_),
+            )) => {}
             Err(EngineError::Cancelled { .. } | EngineError::Journal(_)) => {
                 self.durable.write(Op::Forget { job: record.job }, now);
             }

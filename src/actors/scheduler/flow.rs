@@ -57,17 +57,30 @@ impl Scheduler {
         }
     }
 
-    /// Ends jobs that no device can ever take.
+    /// Ends jobs that no device can ever take, or nobody can ever verify.
     fn fail_hopeless(&mut self) {
-        let Some(reason) = self.devices.all_gone() else { return };
+        let error = match (self.devices.all_gone(), &self.synthesizer_service) {
+            (Some(reason), _) => ScheduleError::NoDevice(reason),
+            (None, Service::Gone { reason }) => ScheduleError::NoSynthesizer(reason.clone()),
+            (None, _) => return,
+        };
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for job in jobs {
-            self.finish(job, Err(ScheduleError::NoDevice(reason.clone()).into()));
+            self.finish(job, Err(error.clone().into()));
+        }
+        if let ScheduleError::NoSynthesizer(_) = &error {
+            let wanted: Vec<CircuitId> = self.wanted.keys().cloned().collect();
+            for circuit in wanted {
+                self.fail_want(&circuit, |_| error.clone().into());
+            }
         }
     }
 
-    /// The next partition in queue order: to make a witness for (`without_witness`), or to dispatch.
-    pub(super) fn next_of(&mut self, without_witness: bool) -> Option<(JobId, PartitionIndex)> {
+    /// The next partition in queue order: to make a witness for (`without_witness`), or to dispatch, and then where to.
+    pub(super) fn next_of(
+        &mut self,
+        without_witness: bool,
+    ) -> Option<(JobId, PartitionIndex, Option<DeviceId>)> {
         let now = self.now();
         let without_circuit = if without_witness { self.demands_for_memory() } else { Vec::new() };
         let list = if !without_witness {
@@ -80,32 +93,39 @@ impl Scheduler {
             // Whether a job yields to those that wait for a circuit depends on more than its class.
             self.waiting.all()
         };
+        if list.is_empty() {
+            return None;
+        }
         let mut candidates = Vec::with_capacity(list.len());
+        let mut places = Vec::with_capacity(list.len());
         let mut under_way = (JobId(0), 0);
         // The same for all partitions of a circuit: made once.
         let mut views: HashMap<&CircuitId, Vec<DeviceView>> = HashMap::new();
         for (job, partition) in list {
             let entry = &self.jobs[&job];
-            let possible = if without_witness {
-                matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready(_)))
-                    && !self.yields(entry, &without_circuit)
+            let place = if without_witness {
+                let is_ready = matches!(self.circuits.get(entry.circuit()), Some(Circuit::Ready(_)));
+                (is_ready && !self.yields(entry, &without_circuit)).then_some(None)
             } else {
                 let views = views
                     .entry(entry.circuit())
                     .or_insert_with(|| self.devices.views(entry.circuit(), self.config.batches, now));
-                matches!(self.choose(job, partition, views), Choice::Device(_))
-            };
-            if possible {
-                // Partitions of a job are listed together: counted once.
-                if under_way.0 != job {
-                    under_way = (job, entry.num_under_way());
+                match self.choose(job, partition, views) {
+                    Choice::Device(device) => Some(Some(device)),
+                    Choice::Wait | Choice::Nowhere => None,
                 }
-                candidates.push(entry.as_waiting(partition, under_way.1));
+            };
+            let Some(place) = place else { continue };
+            // Partitions of a job are listed together: counted once.
+            if under_way.0 != job {
+                under_way = (job, entry.num_under_way());
             }
+            candidates.push(entry.as_waiting(partition, under_way.1));
+            places.push(place);
         }
         let at_hand = |circuit: &_| self.devices.is_at_hand(circuit, self.config.batches, now);
         let index = self.config.queue.next(&candidates, now, at_hand)?;
-        Some((candidates[index].job, candidates[index].partition))
+        Some((candidates[index].job, candidates[index].partition, places.swap_remove(index)))
     }
 
     fn choose(&self, job: JobId, index: PartitionIndex, views: &[DeviceView]) -> Choice {
@@ -124,12 +144,8 @@ impl Scheduler {
 
     /// Gives partitions to devices while there are credits.
     fn dispatch(&mut self) {
-        if !self.devices.iter().any(|(_, device)| device.free_lanes + device.free_critical_lanes > 0) {
-            return;
-        }
-        while let Some((job, partition)) = self.next_of(false) {
-            let views = self.devices.views(self.jobs[&job].circuit(), self.config.batches, self.now());
-            let Choice::Device(device) = self.choose(job, partition, &views) else { return };
+        while self.devices.have_free_lane() {
+            let Some((job, partition, Some(device))) = self.next_of(false) else { return };
             self.prove(job, partition, device);
         }
     }
@@ -184,6 +200,7 @@ impl Scheduler {
                     at: at.with_attempt(*attempt).on(device.clone()),
                     proof: proof.clone(),
                     public_inputs: Arc::clone(&witness.public_inputs),
+                    unchecked: witness.unchecked(),
                 });
             }
         }

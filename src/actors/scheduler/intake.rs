@@ -5,6 +5,7 @@ use std::time::Duration;
 use actix::{Context, Handler, MessageResult};
 use tokio::sync::{mpsc, watch};
 
+use super::devices::Service;
 use super::job::{blinding_identity, Job, JobSpec};
 use super::Scheduler;
 use crate::error::{EngineError, RequestError, ScheduleError};
@@ -52,6 +53,9 @@ impl Scheduler {
         }
         if let Some(reason) = self.devices.none_for(&submit.placement, priority) {
             return Err(ScheduleError::NoDevice(reason).into());
+        }
+        if let Service::Gone { reason } = &self.synthesizer_service {
+            return Err(ScheduleError::NoSynthesizer(reason.clone()).into());
         }
         admit(self.draining, self.jobs.len(), self.num_critical, self.config.max_queued_jobs, priority)?;
         self.durable.admit(&submit)?;
@@ -119,6 +123,7 @@ impl Scheduler {
         self.num_critical += usize::from(spec.priority == Priority::Critical);
         spec.span.record("job", tracing::field::display(id));
         self.names.insert(job_name(&spec.request_id, spec.name_marks, id), id);
+        self.not_begun.insert(spec.priority, id);
         self.jobs.insert(id, Job::new(spec));
         let (now, waiting) = (self.now(), self.jobs[&id].as_waiting(PartitionIndex(0), 0));
         for index in 0..num_partitions {
@@ -142,12 +147,7 @@ impl Scheduler {
 
     /// Jobs that go before this one and have not begun.
     fn queue_position(&self, id: JobId) -> u32 {
-        let Some(own) = self.jobs.get(&id) else { return 0 };
-        let goes_before = |(other, job): &(&JobId, &Job)| {
-            let priority = job.spec.priority;
-            !job.began && (priority > own.spec.priority || (priority == own.spec.priority && **other < id))
-        };
-        self.jobs.iter().filter(goes_before).count() as u32
+        self.jobs.get(&id).map_or(0, |own| self.not_begun.num_before(own.spec.priority, id))
     }
 
     /// One more caller waits for this job. `None`: it is not known any more.
@@ -164,6 +164,7 @@ impl Scheduler {
             // Somebody needs it more urgently than the first caller did.
             let former = job.spec.priority;
             job.spec.priority = former.max(priority);
+            self.not_begun.raise(former, job.spec.priority, id);
             if former != Priority::Critical && job.spec.priority == Priority::Critical {
                 self.num_critical += 1;
             }

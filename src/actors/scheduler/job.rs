@@ -20,7 +20,7 @@ use crate::groth16::{Blinding, PackedWitness, Proof};
 use crate::ids::{Attempt, CircuitId, DeviceId, JobId, PartitionIndex};
 use crate::messages::device::CancelFlag;
 use crate::messages::job::{job_name, BlindingSource, JobEvent, JobResult, JobTimings, Placement, Priority};
-use crate::messages::synthesis::MemoryLease;
+use crate::messages::synthesis::{MemoryLease, RowsCheck};
 use crate::policy::admission::WorkIdentity;
 use crate::policy::host_memory::HostPart;
 use crate::policy::queue::Waiting;
@@ -34,6 +34,14 @@ pub(super) const MAX_REFUSALS: u32 = 100;
 pub(super) struct Witness {
     pub values: Arc<PackedWitness>,
     pub public_inputs: Arc<[Scalar]>,
+    pub rows: RowsCheck,
+}
+
+impl Witness {
+    /// The values, if their constraints were not all checked.
+    pub fn unchecked(&self) -> Option<Arc<PackedWitness>> {
+        (self.rows == RowsCheck::ByDevice).then(|| Arc::clone(&self.values))
+    }
 }
 
 /// Where a partition stands. It moves forward only, but for a failed attempt, which goes back to `Ready`.
@@ -42,6 +50,7 @@ pub(super) enum PartitionState {
     Waiting,
     Synthesizing {
         lease: MemoryLease,
+        rows: RowsCheck,
     },
     /// Waits for a lane.
     Ready {
@@ -78,7 +87,7 @@ impl PartitionState {
     fn holders(&self) -> Vec<Holder> {
         match self {
             Self::Waiting | Self::Done { .. } => Vec::new(),
-            Self::Synthesizing { lease } => vec![lease.watch() as Holder],
+            Self::Synthesizing { lease, .. } => vec![lease.watch() as Holder],
             Self::Ready { witness }
             | Self::Proving { witness, .. }
             | Self::Proved { witness, .. }

@@ -8,7 +8,7 @@ use crate::error::ScheduleError;
 use crate::ids::JobId;
 use crate::messages::lifecycle::{
     ActorDied, ActorName, DeviceLost, DeviceReady, DeviceWithdrawn, Drain, EndJobs, Reconfigure,
-    RuntimeSettings, StopActor, Withdrawal,
+    RuntimeSettings, StopActor, SynthesizerWithdrawn, Withdrawal,
 };
 use crate::policy::health::Failure;
 
@@ -68,16 +68,37 @@ impl Handler<DeviceLost> for Scheduler {
 impl Handler<ActorDied> for Scheduler {
     type Result = ();
 
-    /// A dead Synthesizer is followed by a `SynthesizerReady`, which says it all.
     fn handle(&mut self, died: ActorDied, _: &mut Context<Self>) {
         let now = self.now();
         let reason = format!("{} died", died.actor);
-        let ActorName::Device(id) = died.actor else { return };
+        let id = match died.actor {
+            ActorName::Device(id) => id,
+            // What it was asked for is asked for again once its successor is there.
+            ActorName::Synthesizer => {
+                self.synthesizer = None;
+                self.synthesizer_service = Service::Withdrawn { reason };
+                return self.pump();
+            }
+            // Nobody is left to hear of its own death.
+            ActorName::Scheduler => return,
+        };
         if let Some(device) = self.devices.get_mut(&id) {
             device.num_failed += 1;
             device.health.record_failure(Failure::Reported, now);
         }
         self.withdraw(&id, Service::Withdrawn { reason: reason.clone() }, &reason);
+        self.pump();
+    }
+}
+
+impl Handler<SynthesizerWithdrawn> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, withdrawn: SynthesizerWithdrawn, _: &mut Context<Self>) {
+        let SynthesizerWithdrawn { is_permanent, reason } = withdrawn;
+        self.synthesizer_service =
+            if is_permanent { Service::Gone { reason } } else { Service::Withdrawn { reason } };
+        self.report_recovered();
         self.pump();
     }
 }

@@ -44,6 +44,7 @@ impl Scheduler {
     fn let_go(&mut self, job: &mut Job) {
         let id = job.spec.id;
         self.num_critical -= usize::from(job.spec.priority == Priority::Critical);
+        self.not_begun.remove(job.spec.priority, id);
         self.waiting.remove_job(id);
         self.ready.remove_job(id);
         for (index, partition) in job.partitions.iter_mut().enumerate() {

@@ -5,7 +5,7 @@ use actix::{Context, Handler};
 use super::job::PartitionState;
 use super::Scheduler;
 use crate::backend::Stage;
-use crate::error::{DeviceError, ErrorClass};
+use crate::error::{DeviceError, EngineError, ErrorClass};
 use crate::ids::{DeviceId, PartitionIndex, WorkRef};
 use crate::messages::device::{LaneFreed, PartitionFailed, PartitionProved, StageFinished};
 use crate::messages::events::AttemptRef;
@@ -18,6 +18,7 @@ impl Handler<PartitionProved> for Scheduler {
 
     fn handle(&mut self, proved: PartitionProved, _: &mut Context<Self>) {
         let now = self.now();
+        self.device_answered(&proved.device);
         let Some(index) = self.expected(&proved.at, &proved.device) else {
             self.totals.late_results += 1;
             return;
@@ -35,7 +36,8 @@ impl Handler<PartitionProved> for Scheduler {
         partition.state =
             PartitionState::Proved { attempt, device, witness, proof: proved.proof, asked: false };
         if let Some(device) = self.devices.get_mut(&proved.device) {
-            device.record_time(&circuit, now.saturating_sub(since));
+            let there = now.saturating_sub(since);
+            device.record_time(&circuit, there.saturating_sub(proved.waited_for_others));
             device.record_memory(proved.memory_planned_bytes, proved.memory_peak_bytes);
         }
         self.verify_waiting(id);
@@ -44,6 +46,12 @@ impl Handler<PartitionProved> for Scheduler {
 }
 
 impl Scheduler {
+    fn device_answered(&mut self, id: &DeviceId) {
+        if let Some(device) = self.devices.get_mut(id) {
+            device.answered();
+        }
+    }
+
     /// The partition that `at` answers, if this very attempt was given to this very device.
     fn expected(&self, at: &WorkRef, from: &DeviceId) -> Option<PartitionIndex> {
         let index = at.partition?;
@@ -64,10 +72,20 @@ impl Handler<PartitionFailed> for Scheduler {
     fn handle(&mut self, failed: PartitionFailed, _: &mut Context<Self>) {
         let now = self.now();
         let PartitionFailed { at, device: id, error } = failed;
+        self.device_answered(&id);
         let Some(index) = self.expected(&at, &id) else {
             self.totals.late_results += u64::from(!matches!(error, DeviceError::Cancelled { .. }));
             return;
         };
+        if let DeviceError::Witness { at, source } = error {
+            // What the Synthesizer would have said, had it looked at the rows: neither this device nor another is to blame.
+            if let Some(attempt) = AttemptRef::of(&at) {
+                self.tell_attempt_failed(attempt, &id, false, &source.to_string());
+            }
+            self.finish(at.job, Err(EngineError::Synthesis { at, source }));
+            self.pump();
+            return;
+        }
         if let Some(device) = self.devices.get_mut(&id) {
             match &error {
                 DeviceError::NotTaking { .. } => device.rests_until = now + super::REST,

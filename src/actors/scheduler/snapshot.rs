@@ -70,7 +70,7 @@ impl Scheduler {
         let journal_failure = self.durable.failure();
         readiness(&EngineFacts {
             draining: self.draining,
-            can_synthesize: self.synthesizer.is_some(),
+            synthesizer: as_fact(&self.synthesizer_service),
             journal_failure: journal_failure.as_deref(),
             num_recovering: self.durable.num_recovering(),
             warming: self.warming().map(CircuitId::as_str).collect(),
@@ -81,12 +81,7 @@ impl Scheduler {
                 .map(|(id, device)| DeviceFact {
                     id: id.as_str(),
                     role: device.role,
-                    service: match &device.service {
-                        Service::Starting => ServiceFact::Starting,
-                        Service::Ready => ServiceFact::Ready,
-                        Service::Withdrawn { reason } => ServiceFact::Withdrawn(reason),
-                        Service::Gone { reason } => ServiceFact::Gone(reason),
-                    },
+                    service: as_fact(&device.service),
                     health: device.health.health(now),
                 })
                 .collect(),
@@ -160,6 +155,15 @@ impl Scheduler {
             restarts: device.num_restarts,
             num_ticks: figure(|own| own.num_ticks),
         }
+    }
+}
+
+fn as_fact(service: &Service) -> ServiceFact<'_> {
+    match service {
+        Service::Starting => ServiceFact::Starting,
+        Service::Ready => ServiceFact::Ready,
+        Service::Withdrawn { reason } => ServiceFact::Withdrawn(reason),
+        Service::Gone { reason } => ServiceFact::Gone(reason),
     }
 }
 

@@ -389,6 +389,10 @@ impl Handler<PreloadCircuit> for Scheduler {
         if self.draining {
             return Box::pin(async { Err(ScheduleError::Draining.into()) });
         }
+        if let Service::Gone { reason } = &self.synthesizer_service {
+            let error = ScheduleError::NoSynthesizer(reason.clone());
+            return Box::pin(async move { Err(error.into()) });
+        }
         if let Err(error) = self.make_room_for_key(workload.as_ref()) {
             return Box::pin(async move { Err(error.into()) });
         }

@@ -2,6 +2,7 @@
 
 use actix::{Context, Handler};
 
+use super::devices::Service;
 use super::job::{PartitionState, Witness};
 use super::Scheduler;
 use crate::error::EngineError;
@@ -18,6 +19,7 @@ impl Handler<SynthesizerReady> for Scheduler {
     /// The first, or the successor of one that died: whatever that one was asked for is asked for again.
     fn handle(&mut self, ready: SynthesizerReady, _: &mut Context<Self>) {
         self.synthesizer = Some(ready.address);
+        self.synthesizer_service = Service::Ready;
         let mut asked = Vec::new();
         for (id, job) in &mut self.jobs {
             job.verifying = false;
@@ -56,12 +58,12 @@ impl Handler<WitnessSynthesized> for Scheduler {
         let Some(index) = made.at.partition else { return };
         let Some(job) = self.jobs.get_mut(&made.at.job) else { return };
         let partition = job.partition(index);
-        match &partition.state {
-            PartitionState::Synthesizing { lease } if lease.is_same(&made.lease) => {}
+        let rows = match &partition.state {
+            PartitionState::Synthesizing { lease, rows } if lease.is_same(&made.lease) => *rows,
             // Late, or of a thread that was asked by an earlier Synthesizer: the other answer comes.
             _ => return,
-        }
-        let witness = Witness { values: made.witness, public_inputs: made.public_inputs };
+        };
+        let witness = Witness { values: made.witness, public_inputs: made.public_inputs, rows };
         partition.state = PartitionState::Ready { witness };
         job.timings.synthesis += made.elapsed;
         job.tell(&JobEvent::WitnessReady { partition: index, elapsed: made.elapsed });
@@ -78,9 +80,14 @@ impl Handler<SynthesisFailed> for Scheduler {
     fn handle(&mut self, failed: SynthesisFailed, _: &mut Context<Self>) {
         let SynthesisFailed { at, error } = failed;
         let (Some(index), Some(job)) = (at.partition, self.jobs.get_mut(&at.job)) else { return };
-        // Asked twice after a restart: the other answer came first.
-        if !matches!(job.partition(index).state, PartitionState::Synthesizing { .. }) {
-            return;
+        match &job.partition(index).state {
+            PartitionState::Synthesizing { .. } => {}
+            // Its proof does not verify, and it is the witness's fault.
+            PartitionState::Proved { attempt, asked: true, .. } if Some(*attempt) == at.attempt => {
+                tracing::error!(%at, %error, "a proof does not verify, since its witness does not satisfy the circuit");
+            }
+            // Asked twice after a restart: the other answer came first.
+            _ => return,
         }
         self.finish(at.job, Err(EngineError::Synthesis { at, source: error }));
         self.pump();

@@ -11,7 +11,7 @@ use super::job::PartitionState;
 use super::Scheduler;
 use crate::ids::{JobId, PartitionIndex, WorkRef};
 use crate::messages::job::Priority;
-use crate::messages::synthesis::{MemoryLease, PreparedCircuit, SynthesizeWitness};
+use crate::messages::synthesis::{MemoryLease, PreparedCircuit, RowsCheck, SynthesizeWitness};
 use crate::policy::host_memory::HostPart;
 use crate::policy::queue::Waiting;
 
@@ -48,8 +48,8 @@ impl Scheduler {
         if is_full && !self.waiting.has_critical() {
             return None;
         }
-        let next = self.next_of(true)?;
-        (!is_full || self.is_critical(next.0)).then_some(next)
+        let (job, partition, _) = self.next_of(true)?;
+        (!is_full || self.is_critical(job)).then_some((job, partition))
     }
 
     fn is_critical(&self, job: JobId) -> bool {
@@ -89,10 +89,12 @@ impl Scheduler {
         self.num_synthesizing += 1;
         let entry = self.jobs.get_mut(&job).expect("a listed partition's job is in the table");
         if !std::mem::replace(&mut entry.began, true) {
+            self.not_begun.remove(entry.spec.priority, job);
             entry.timings.queue_wait =
                 now.saturating_sub(entry.spec.accepted_at + entry.timings.circuit_load);
         }
         let lease = MemoryLease::default();
+        let rows = if self.devices.check_rows() { RowsCheck::ByDevice } else { RowsCheck::All };
         let command = SynthesizeWitness {
             at: WorkRef::partition(job, index),
             workload: Arc::clone(&entry.spec.workload),
@@ -100,10 +102,11 @@ impl Scheduler {
             cancel: entry.cancel.clone(),
             span: entry.spec.span.clone(),
             circuit: Arc::clone(&circuit),
+            rows,
             lease: lease.clone(),
         };
         let partition = entry.partition(index);
-        partition.state = PartitionState::Synthesizing { lease };
+        partition.state = PartitionState::Synthesizing { lease, rows };
         partition.witness_bytes = circuit.witness_bytes();
         if let Some(synthesizer) = &self.synthesizer {
             synthesizer.witness.do_send(command);

@@ -1,15 +1,15 @@
 //! The worker threads: a bounded channel of tasks. They outlive a Synthesizer that is rebuilt. In a simulation they are
 //! timers of the current arbiter.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use actix::Recipient;
-use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
+use crossbeam_channel::{bounded, unbounded, Receiver, Sender, TrySendError};
 
 use super::host::HostWork;
+use crate::error::catch;
 use crate::messages::synthesis::WorkerFreed;
 
 /// Work for a worker.
@@ -31,7 +31,11 @@ pub struct WorkerPool {
 
 #[derive(Clone)]
 enum Workers {
-    Threads(Sender<(Task, Recipient<WorkerFreed>)>),
+    Threads {
+        tasks: Sender<(Task, Recipient<WorkerFreed>)>,
+        /// Tasks that will not be run. No more than waited at a time, and a Synthesizer limits that.
+        discards: Sender<Task>,
+    },
     Simulated(Arc<dyn HostWork>),
 }
 
@@ -58,16 +62,17 @@ impl WorkerPool {
     pub fn start(num_threads: usize) -> std::io::Result<(Self, WorkerThreads)> {
         // Twice the threads: a rebuilt Synthesizer may add a full set behind its predecessor's.
         let num_started = if num_threads == 0 { 0 } else { num_threads + 1 };
-        let (sender, receiver) = bounded(2 * num_started.max(1));
+        let (tasks, receiver) = bounded(2 * num_started.max(1));
+        let (discards, discarded) = unbounded();
         let threads = (0..num_started)
             .map(|index| {
-                let receiver = receiver.clone();
+                let (receiver, discarded) = (receiver.clone(), discarded.clone());
                 std::thread::Builder::new()
                     .name(format!("cuzk-worker-{index}"))
-                    .spawn(move || work(&receiver))
+                    .spawn(move || work(&receiver, &discarded))
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        Ok((Self { workers: Workers::Threads(sender), num_threads }, WorkerThreads(threads)))
+        Ok((Self { workers: Workers::Threads { tasks, discards }, num_threads }, WorkerThreads(threads)))
     }
 
     /// Workers that only take their time, on the clock of the arbiter that [`WorkerPool::run`] is called on, and then
@@ -80,7 +85,7 @@ impl WorkerPool {
     /// What does the work instead of this machine.
     pub(super) fn simulated_host(&self) -> Option<Arc<dyn HostWork>> {
         match &self.workers {
-            Workers::Threads(_) => None,
+            Workers::Threads { .. } => None,
             Workers::Simulated(host) => Some(Arc::clone(host)),
         }
     }
@@ -95,8 +100,8 @@ impl WorkerPool {
     /// [`Refused`] with the task, if the channel is full.
     pub fn run(&self, task: Task, freed: Recipient<WorkerFreed>) -> Result<(), Refused> {
         let tasks = match &self.workers {
-            Workers::Threads(tasks) if self.num_threads > 0 => tasks,
-            Workers::Threads(_) => {
+            Workers::Threads { tasks, .. } if self.num_threads > 0 => tasks,
+            Workers::Threads { .. } => {
                 run_task(task, &freed);
                 return Ok(());
             }
@@ -112,18 +117,56 @@ impl WorkerPool {
             TrySendError::Full((task, _)) | TrySendError::Disconnected((task, _)) => Refused(task),
         })
     }
+
+    /// Has tasks dropped that will never be run: by the threads, after what they are at. What tasks are made of is partly the
+    /// host's, and may take its time over its end, or panic.
+    pub fn discard(&self, tasks: impl IntoIterator<Item = Task>) {
+        for task in tasks {
+            match &self.workers {
+                Workers::Threads { discards, .. } if self.num_threads > 0 => {
+                    if let Err(unsent) = discards.send(task) {
+                        drop_task(unsent.into_inner());
+                    }
+                }
+                _ => drop_task(task),
+            }
+        }
+    }
 }
 
-fn work(tasks: &Receiver<(Task, Recipient<WorkerFreed>)>) {
+/// A thread. When the last sending end is gone, what was sent is still done, and what was discarded dropped.
+fn work(tasks: &Receiver<(Task, Recipient<WorkerFreed>)>, discarded: &Receiver<Task>) {
     while let Ok((task, freed)) = tasks.recv() {
         run_task(task, &freed);
+        discarded.try_iter().for_each(drop_task);
+    }
+    discarded.try_iter().for_each(drop_task);
+}
+
+fn drop_task(task: Task) {
+    if let Err(what) = catch(|| drop(task)) {
+        tracing::error!(%what, "a task that is not done any more panicked when it was dropped");
     }
 }
 
-fn run_task(task: Task, freed: &Recipient<WorkerFreed>) {
-    // Tasks turn panics of the work itself into typed errors; this is for a defect in the task's own frame.
-    if catch_unwind(AssertUnwindSafe(task.work)).is_err() {
-        tracing::error!("a worker task panicked outside its work");
+/// Tells the Synthesizer when it is dropped, so that no way out of a task can lose a thread.
+struct Occupied<'f>(&'f Recipient<WorkerFreed>);
+
+impl Drop for Occupied<'_> {
+    fn drop(&mut self) {
+        self.0.do_send(WorkerFreed);
     }
-    freed.do_send(WorkerFreed);
+}
+
+/// Never unwinds: nothing would replace the thread.
+fn run_task(task: Task, freed: &Recipient<WorkerFreed>) {
+    let ended = catch(|| {
+        let _occupied = Occupied(freed);
+        // Tasks turn panics of the work itself into typed errors; this is for a defect in the task's own frame.
+        if let Err(what) = catch(task.work) {
+            tracing::error!(%what, "a worker task panicked outside its work");
+        }
+    });
+    // Only the log can have panicked; it is not asked to tell that.
+    drop(ended);
 }

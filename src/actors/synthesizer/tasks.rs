@@ -1,7 +1,6 @@
-//! What the worker threads run, but for circuits (`circuits.rs`). Every function answers, whatever the work does: a
-//! panic becomes a typed error.
+//! What the worker threads run, but for circuits (`circuits.rs`). Every function answers once, as the last thing it does,
+//! whatever the work does: a panic becomes a typed error.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,19 +8,15 @@ use std::time::Instant;
 use crate::backend::steps::ProofSteps;
 use crate::backend::{PartitionWork, Stage};
 use crate::circuits::{Undecoded, WorkDecoder};
-use crate::error::{panic_text, DeviceError, EngineError, RequestError, SynthesisError};
-use crate::groth16::prover::check_witness;
+use crate::error::{catch, DeviceError, EngineError, RequestError, SynthesisError};
+use crate::groth16::prover::{check_inputs, check_witness};
 use crate::groth16::{PreparedVerifyingKey, Proof};
 use crate::journal::encode_request;
 use crate::messages::synthesis::{
-    CheckKey, DecodedRequest, JobVerified, KeyChecked, KeyVerdict, ProofsVerified, SynthesisFailed,
-    SynthesizeWitness, SynthesizerPeers, UnverifiedProof, VerifyJob, VerifyProofs, WitnessSynthesized,
+    CheckKey, DecodedRequest, JobVerified, KeyChecked, KeyVerdict, ProofsVerified, RowsCheck,
+    SynthesisFailed, SynthesizeWitness, SynthesizerPeers, UnverifiedProof, VerifyJob, VerifyProofs,
+    WitnessSynthesized,
 };
-
-/// Runs `work`; a panic is given back as its text.
-pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panic_text(payload.as_ref()))
-}
 
 pub(super) fn decode(
     request: Undecoded,
@@ -29,7 +24,7 @@ pub(super) fn decode(
     params_dir: &Path,
     decoders: &[Arc<dyn WorkDecoder>],
 ) -> Result<DecodedRequest, EngineError> {
-    let decoded = caught(|| {
+    let decoded = catch(|| {
         let request = request.read()?;
         let workload = request.decode_here(params_dir, decoders)?;
         // Only now: a request that is no good is never held twice.
@@ -39,16 +34,14 @@ pub(super) fn decode(
     decoded.unwrap_or_else(|what| Err(RequestError::VanillaProof { at: "request".into(), what }.into()))
 }
 
-pub(super) fn synthesize(command: SynthesizeWitness, peers: &SynthesizerPeers) {
+pub(super) fn synthesize(command: &SynthesizeWitness, peers: &SynthesizerPeers) {
     if command.cancel.is_cancelled() {
         return;
     }
-    let _entered = command.span.enter();
-    let at = command.at.clone();
-    let made = caught(|| make_witness(&command)).unwrap_or_else(|what| Err(SynthesisError::Panicked(what)));
-    match made {
+    let made = command.span.in_scope(|| catch(|| make_witness(command)));
+    match made.unwrap_or_else(|what| Err(SynthesisError::Panicked(what))) {
         Ok(witness) => peers.synthesized.do_send(witness),
-        Err(error) => peers.synthesis_failed.do_send(SynthesisFailed { at, error }),
+        Err(error) => peers.synthesis_failed.do_send(SynthesisFailed { at: command.at.clone(), error }),
     }
 }
 
@@ -58,7 +51,10 @@ fn make_witness(command: &SynthesizeWitness) -> Result<WitnessSynthesized, Synth
     let shape = &command.circuit.shape;
     let public_inputs = command.workload.public_inputs(partition)?;
     let witness = command.workload.synthesize(partition, shape)?;
-    check_witness(shape, &witness, &public_inputs)?;
+    match command.rows {
+        RowsCheck::All => check_witness(shape, &witness, &public_inputs)?,
+        RowsCheck::ByDevice => check_inputs(shape, &witness, &public_inputs)?,
+    }
     Ok(WitnessSynthesized {
         at: command.at.clone(),
         witness: Arc::new(witness),
@@ -68,15 +64,24 @@ fn make_witness(command: &SynthesizeWitness) -> Result<WitnessSynthesized, Synth
     })
 }
 
-pub(super) fn verify_proofs(command: VerifyProofs, peers: &SynthesizerPeers) {
-    let _entered = command.span.enter();
+pub(super) fn verify_proofs(command: &VerifyProofs, peers: &SynthesizerPeers) {
     let begun = Instant::now();
     let vk = &command.circuit.vk;
-    let verdicts = caught(|| verdicts(vk, &command.proofs)).unwrap_or_else(|what| {
-        tracing::error!(%what, "verification panicked: none of its proofs counts");
-        vec![false; command.proofs.len()]
+    let verdicts = command.span.in_scope(|| {
+        catch(|| verdicts(vk, &command.proofs)).unwrap_or_else(|what| {
+            tracing::error!(%what, "verification panicked: none of its proofs counts");
+            vec![false; command.proofs.len()]
+        })
     });
-    let verdicts = command.proofs.into_iter().map(|unverified| unverified.at).zip(verdicts).collect();
+    for (unverified, _) in command.proofs.iter().zip(&verdicts).filter(|(_, holds)| !**holds) {
+        let Some(witness) = &unverified.unchecked else { continue };
+        // Neither device nor key is to blame for a proof of what is not so.
+        if let Err(error) = command.circuit.shape.check_satisfied(witness) {
+            peers.synthesis_failed.do_send(SynthesisFailed { at: unverified.at.clone(), error });
+        }
+    }
+    let proofs = command.proofs.iter().map(|unverified| unverified.at.clone());
+    let verdicts = proofs.zip(verdicts).collect();
     peers.verified.do_send(ProofsVerified { verdicts, elapsed: begun.elapsed() });
 }
 
@@ -89,24 +94,28 @@ fn verdicts(vk: &PreparedVerifyingKey, proofs: &[UnverifiedProof]) -> Vec<bool> 
     batch.iter().map(|(proof, public_inputs)| vk.verify(proof, public_inputs)).collect()
 }
 
-pub(super) fn verify_job(command: VerifyJob, peers: &SynthesizerPeers) {
-    let _entered = command.span.enter();
+pub(super) fn verify_job(command: &VerifyJob, peers: &SynthesizerPeers) {
     let begun = Instant::now();
     let vk = &command.circuit.srs.vk;
     // Whatever the library has against a proof that our verifier accepts, the request is not to blame.
-    let result = match caught(|| command.workload.verify_job(vk, &command.proof)) {
+    let verdict = command.span.in_scope(|| catch(|| command.workload.verify_job(vk, &command.proof)));
+    let result = match verdict {
         Ok(verdict) => verdict.map_err(|error| error.to_string()),
         Err(what) => Err(format!("its verification panicked: {what}")),
     };
-    let (job, proof) = (command.job, command.proof);
-    peers.job_verified.do_send(JobVerified { job, proof, result, elapsed: begun.elapsed() });
+    let proof = command.proof.clone();
+    peers.job_verified.do_send(JobVerified { job: command.job, proof, result, elapsed: begun.elapsed() });
 }
 
-pub(super) fn check_key(command: CheckKey, peers: &SynthesizerPeers) {
-    let _entered = command.span.enter();
+pub(super) fn check_key(command: &CheckKey, peers: &SynthesizerPeers) {
     let begun = Instant::now();
-    let proved = caught(|| prove_on_host(&command));
-    let verdict = match proved {
+    let verdict = command.span.in_scope(|| judge_key(command));
+    let (at, circuit) = (command.at.clone(), Arc::clone(&command.circuit));
+    peers.key_checked.do_send(KeyChecked { at, circuit, verdict, elapsed: begun.elapsed() });
+}
+
+fn judge_key(command: &CheckKey) -> KeyVerdict {
+    match catch(|| prove_on_host(command)) {
         Ok(Ok(Some(proof))) if command.circuit.vk.verify(&proof, &command.public_inputs) => KeyVerdict::Right,
         Ok(Ok(Some(_))) => KeyVerdict::Wrong,
         Ok(Ok(None)) => KeyVerdict::Unknown,
@@ -118,9 +127,7 @@ pub(super) fn check_key(command: CheckKey, peers: &SynthesizerPeers) {
             tracing::error!(at = %command.at, %what, "the host's own proof panicked");
             KeyVerdict::Unknown
         }
-    };
-    let (at, circuit) = (command.at.clone(), Arc::clone(&command.circuit));
-    peers.key_checked.do_send(KeyChecked { at, circuit, verdict, elapsed: begun.elapsed() });
+    }
 }
 
 /// `None`: cancelled.

@@ -24,11 +24,12 @@ const LONGEST_TRANSFER: Duration = Duration::from_secs(86_400);
 impl SimConfig {
     /// Whether this stage leaves no room for others of its kind.
     pub(super) fn takes_whole_device(&self, lane: LaneIndex, stage: Stage) -> bool {
-        let is_normal = lane.0 < self.layout.normal;
+        let (normal, critical) = (self.layout.normal, self.layout.critical);
+        let is_normal = !(normal..normal + critical).contains(&lane.0);
         self.shares_compute && is_normal && !matches!(stage, Stage::Upload | Stage::Assemble)
     }
 
-    fn transfer(&self, num_bytes: u64) -> Duration {
+    pub(super) fn transfer(&self, num_bytes: u64) -> Duration {
         match self.link_bytes_per_s {
             Some(rate) if num_bytes > 0 => {
                 let seconds = num_bytes as f64 / rate.max(1) as f64;
@@ -40,8 +41,16 @@ impl SimConfig {
 }
 
 impl SimState {
-    /// How long the stage takes that a lane's partition is about to run, without faults.
+    /// How long the stage takes that a lane's partition is about to run by itself, without faults.
     pub(super) fn duration_of(&self, lane: LaneIndex, stage: Stage) -> Duration {
+        let Some(partition) = self.partition_of(lane) else { return Duration::ZERO };
+        // While one chunk is added up the next one is copied: the slower of the two decides.
+        let streamed = streamed_bytes(partition.plan, partition.srs, stage);
+        self.work_of_stage(lane, stage).max(self.config().transfer(streamed))
+    }
+
+    /// The same without what is streamed meanwhile.
+    pub(super) fn work_of_stage(&self, lane: LaneIndex, stage: Stage) -> Duration {
         let config = self.config();
         let Some(partition) = self.partition_of(lane) else { return Duration::ZERO };
         let durations = config
@@ -59,8 +68,7 @@ impl SimState {
         if stage == Stage::Upload && partition.loaded_bytes > 0 {
             duration += config.srs_load_duration + config.transfer(partition.loaded_bytes);
         }
-        // While one chunk is added up the next one is copied: the slower of the two decides.
-        duration.max(config.transfer(streamed_bytes(partition.plan, partition.srs, stage)))
+        duration
     }
 }
 
@@ -75,8 +83,7 @@ pub(super) struct PartitionView<'a> {
 
 /// Bytes that pass to the device during a stage.
 fn streamed_bytes(plan: &ProvePlan, srs: &SrsSummary, stage: Stage) -> u64 {
-    let query = Query::ALL.into_iter().find(|query| query.stage() == stage);
-    match query {
+    match Query::of_stage(stage) {
         Some(query) if plan.sum(query).streamed => srs.resident_bytes(QuerySet::NONE.with(query)),
         _ => 0,
     }

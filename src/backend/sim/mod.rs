@@ -9,10 +9,13 @@
 //! enqueue -> [queue of the lane] -> allocate -> (compute) -> sleep(duration) -> event -> waker
 //!                                      |                        |
 //!                                  alloc_fail          hang, sticky, panic, delay      (script.rs)
+//!
+//! in a pass: once all members have the stage enqueued, allocate -> (compute, each) -> sleep(all of them) -> events -> waker
 //! ```
 
 mod circuit;
 mod fleet;
+mod passes;
 mod rates;
 mod script;
 mod state;
@@ -31,6 +34,7 @@ pub use rates::{mix, FaultRates};
 pub use script::{Fault, FaultKind, FaultScript, Partitions};
 pub use token::token_proof;
 
+use crate::backend::sim::passes::PassStep;
 use crate::backend::sim::state::{SimState, Step};
 use crate::backend::steps::ProofSteps;
 use crate::backend::{
@@ -41,6 +45,7 @@ use crate::error::DeviceError;
 use crate::groth16::{R1csShape, Srs};
 use crate::ids::{CircuitId, DeviceId};
 use crate::policy::plan::{ProvePlan, QuerySet, ShapeSummary, SrsSummary};
+use crate::policy::shared_pass::PassPlan;
 
 /// What a simulated device's proofs are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +68,8 @@ pub struct SimConfig {
     pub model: String,
     pub memory_bytes: u64,
     pub layout: LaneLayout,
+    /// Partitions that may wait there for others, or be in a pass with them, beyond the lanes. 0: it shares no passes.
+    pub parking_lanes: u32,
     pub stages_ahead: u32,
     /// By [`Stage::index`]. A stage of a real prover takes its computing time besides, on a clock that runs.
     pub stage_durations: [Duration; 9],
@@ -73,8 +80,8 @@ pub struct SimConfig {
     /// How fast this device is beside one that takes the durations as they are, in thousandths: of 500, every stage
     /// takes twice as long.
     pub speed_per_mille: u32,
-    /// From the host: queries that are loaded or streamed take this time, streamed ones beside their sum.
-    /// `None`: no time.
+    /// From the host: queries that are loaded or streamed take this time, streamed ones beside their sum, or the sums of all
+    /// members of a pass. `None`: no time.
     pub link_bytes_per_s: Option<u64>,
     /// Stages of normal lanes run one at a time, but for uploads: a kernel fills the whole device. Stages of critical
     /// lanes run beside them.
@@ -82,6 +89,9 @@ pub struct SimConfig {
     /// By how much the time of a stage differs by chance, in thousandths of it either way.
     pub jitter_per_mille: u32,
     pub prover: SimProver,
+    /// It says that it looks at a sample of a witness's constraints, and is out of luck with it: what is broken is never in
+    /// the sample.
+    pub checks_rows: bool,
     pub faults: FaultScript,
     pub fault_rates: FaultRates,
     pub watchdog: WatchdogConfig,
@@ -95,6 +105,7 @@ impl Default for SimConfig {
             model: String::new(),
             memory_bytes: 24 << 30,
             layout: LaneLayout { normal: 1, critical: 1, critical_preempts: false },
+            parking_lanes: 0,
             stages_ahead: 0,
             stage_durations: [Duration::from_millis(1); 9],
             srs_load_duration: Duration::ZERO,
@@ -104,6 +115,7 @@ impl Default for SimConfig {
             shares_compute: false,
             jitter_per_mille: 0,
             prover: SimProver::Real,
+            checks_rows: false,
             faults: FaultScript::none(),
             fault_rates: FaultRates::none(),
             watchdog: WatchdogConfig::default(),
@@ -202,11 +214,42 @@ fn start_next(state: &Rc<RefCell<SimState>>, waker: &BackendWaker, lane: LaneInd
                 let task = actix_rt::spawn(running);
                 state.borrow_mut().keep_task(lane, task.abort_handle());
             }
+            Some(Step::RunTogether(step)) => spawn_together(state, waker, lane, step),
             Some(Step::EndedAtOnce) => waker(),
             None => {}
         }
         next = state.borrow_mut().next_to_compute();
     }
+}
+
+fn spawn_together(state: &Rc<RefCell<SimState>>, waker: &BackendWaker, lane: LaneIndex, step: PassStep) {
+    let task = actix_rt::spawn(run_together(Rc::clone(state), Arc::clone(waker), step));
+    state.borrow_mut().keep_task(lane, task.abort_handle());
+}
+
+/// One stage of all members of a pass, and then whatever they and others have enqueued.
+async fn run_together(shared: Rc<RefCell<SimState>>, waker: BackendWaker, step: PassStep) {
+    let PassStep { stage, duration, members } = step;
+    let begun = tokio::time::Instant::now();
+    let mut ended = Vec::with_capacity(members.len());
+    for (lane, steps) in members {
+        let computed = match steps {
+            None => Ok(None),
+            Some(steps) => compute(steps, stage).await,
+        };
+        ended.push((lane, computed));
+    }
+    tokio::time::sleep(duration).await;
+    let lanes: Vec<LaneIndex> = ended.iter().map(|(lane, _)| *lane).collect();
+    let waiting = {
+        let mut state = shared.borrow_mut();
+        state.end_together(stage, begun.elapsed(), ended);
+        state.next_to_compute()
+    };
+    for lane in waiting.into_iter().chain(lanes) {
+        start_next(&shared, &waker, lane);
+    }
+    waker();
 }
 
 /// One stage after the other of a lane, until its queue is empty.
@@ -243,6 +286,7 @@ async fn run_stage(
             Some(Step::Run { stage: next_stage, duration: next_duration, steps: next_steps }) => {
                 (stage, duration, steps) = (next_stage, next_duration, next_steps);
             }
+            Some(Step::RunTogether(step)) => return spawn_together(&shared, &waker, lane, step),
             Some(Step::EndedAtOnce) | None => return,
         }
     }
@@ -275,12 +319,20 @@ impl DeviceBackend for SimBackend {
         self.state.borrow().config().layout
     }
 
+    fn parking_lanes(&self) -> u32 {
+        self.state.borrow().config().parking_lanes
+    }
+
     fn stages_ahead(&self) -> u32 {
         self.state.borrow().config().stages_ahead
     }
 
     fn memory_model(&self) -> MemoryModel {
         MemoryModel::Dedicated
+    }
+
+    fn checks_rows(&self) -> bool {
+        self.state.borrow().config().checks_rows
     }
 
     fn sizes(&self, circuit: &CircuitId, shape: &R1csShape, srs: &Srs) -> (ShapeSummary, SrsSummary) {
@@ -295,6 +347,14 @@ impl DeviceBackend for SimBackend {
         self.state.borrow_mut().enqueue(lane, stage)?;
         self.start_next(lane);
         Ok(())
+    }
+
+    fn park(&mut self, lane: LaneIndex) {
+        self.state.borrow_mut().park(lane);
+    }
+
+    fn begin_pass(&mut self, lanes: &[LaneIndex], plan: &PassPlan) {
+        self.state.borrow_mut().begin_pass(lanes, plan);
     }
 
     /// # Panics
@@ -312,10 +372,11 @@ impl DeviceBackend for SimBackend {
     }
 
     fn abort(&mut self, lane: LaneIndex) {
-        self.state.borrow_mut().abort(lane);
+        let others = self.state.borrow_mut().abort(lane);
         let waiting = self.state.borrow_mut().next_to_compute();
-        if let Some(waiting) = waiting {
-            self.start_next(waiting);
+        // Its pass may have waited for this one alone.
+        for lane in waiting.into_iter().chain(others) {
+            self.start_next(lane);
         }
         (self.waker)();
     }

@@ -11,6 +11,7 @@ use group::{Curve, Group};
 use tokio::task::AbortHandle;
 
 use super::circuit::PartitionView;
+use super::passes::{PassStep, SimPass};
 use super::token::{corrupted_token, token_proof};
 use super::{ComputeError, FaultKind, Life, SimConfig, SimProver};
 use crate::backend::steps::ProofSteps;
@@ -24,6 +25,8 @@ use crate::policy::plan::{ProvePlan, Query, QuerySet, ShapeSummary, SrsSummary};
 pub(super) enum Step {
     /// Compute it, if there are steps, and let it take so long.
     Run { stage: Stage, duration: Duration, steps: Option<Box<ProofSteps>> },
+    /// The same for all members of a pass.
+    RunTogether(PassStep),
     /// It failed at its very beginning; the event is there.
     EndedAtOnce,
 }
@@ -32,7 +35,8 @@ pub(super) struct SimState {
     config: SimConfig,
     id: DeviceId,
     life: Arc<Life>,
-    lanes: Vec<SimLane>,
+    pub(super) lanes: Vec<SimLane>,
+    pub(super) passes: Vec<SimPass>,
     events: VecDeque<Happening>,
     /// Bytes of the queries that are loaded, per circuit.
     loaded: HashMap<CircuitId, (QuerySet, u64)>,
@@ -54,21 +58,21 @@ enum Broken {
 }
 
 #[derive(Default)]
-struct SimLane {
-    partition: Option<SimPartition>,
+pub(super) struct SimLane {
+    pub partition: Option<SimPartition>,
     /// Enqueued, not begun.
-    queue: VecDeque<Stage>,
-    running: Option<Stage>,
+    pub queue: VecDeque<Stage>,
+    pub running: Option<Stage>,
     abort_pending: bool,
     /// It runs a stage that takes the whole device.
-    computes: bool,
+    pub computes: bool,
     task: Option<AbortHandle>,
 }
 
-struct SimPartition {
+pub(super) struct SimPartition {
     at: WorkRef,
     circuit: CircuitId,
-    srs: SrsSummary,
+    pub srs: SrsSummary,
     /// Of the shape on the device, if it is kept there.
     shape_bytes: u64,
     /// Bytes of queries that its upload has loaded.
@@ -76,23 +80,24 @@ struct SimPartition {
     /// Position in the device's life, from 1; `None` for a self-test, which no script concerns.
     ordinal: Option<u64>,
     plan: ProvePlan,
-    /// Working memory allocated now.
-    work_bytes: u64,
+    /// Working memory allocated now; in a pass, its own part of that.
+    pub work_bytes: u64,
     peak_bytes: u64,
     /// Away while a stage is computed; `None` for placeholders.
-    steps: Option<Box<ProofSteps>>,
+    pub steps: Option<Box<ProofSteps>>,
     proof: Option<Proof>,
 }
 
 impl SimState {
     pub fn new(config: SimConfig, id: DeviceId, life: Arc<Life>) -> Self {
-        let num_lanes = config.layout.normal + config.layout.critical;
+        let num_lanes = config.layout.normal + config.layout.critical + config.parking_lanes;
         let lanes = (0..num_lanes).map(|_| SimLane::default()).collect();
         Self {
             config,
             id,
             life,
             lanes,
+            passes: Vec::new(),
             events: VecDeque::new(),
             loaded: HashMap::new(),
             waits_to_compute: VecDeque::new(),
@@ -169,40 +174,46 @@ impl SimState {
             return None;
         }
         let stage = *self.lane(lane).queue.front()?;
+        if let Some(pass) = self.pass_of(lane).filter(|_| stage.is_of_pass()) {
+            return self.start_together(pass, stage);
+        }
         let computes = self.config.takes_whole_device(lane, stage);
-        if computes && self.lanes.iter().any(|lane| lane.computes) {
-            if !self.waits_to_compute.contains(&lane) {
-                self.waits_to_compute.push_back(lane);
-            }
+        if self.must_wait_to_compute(lane, stage) {
             return None;
         }
         self.lane(lane).queue.pop_front();
         let faults = self.faults_at(lane, stage);
         if faults.contains(&FaultKind::Lost) {
-            self.life.is_gone.store(true, Ordering::Release);
-            self.broken = Some(Broken::Gone);
-            let at = self.work_of(lane);
-            self.fail(lane, stage, DeviceError::Lost { at, what: "it fell off the bus".to_owned() });
+            self.fall_off_the_bus(lane, stage);
             return Some(Step::EndedAtOnce);
         }
         if let Err(error) = self.allocate_for(lane, stage) {
             self.fail(lane, stage, error);
             return Some(Step::EndedAtOnce);
         }
-        let mut duration = self.duration_of(lane, stage);
-        for fault in &faults {
-            match fault {
-                // A hang may be of the same stage.
-                FaultKind::Delay(delay) => duration = duration.saturating_add(*delay),
-                FaultKind::Hang => duration = Duration::MAX,
-                _ => {}
-            }
-        }
+        let duration = delayed(self.duration_of(lane, stage), &faults);
         let lane = self.lane(lane);
         lane.running = Some(stage);
         lane.computes = computes;
         let steps = lane.partition.as_mut().and_then(|partition| partition.steps.take());
         Some(Step::Run { stage, duration, steps })
+    }
+
+    /// Whether another lane takes the whole device now, as this stage would. It is told when that is over.
+    pub(super) fn must_wait_to_compute(&mut self, lane: LaneIndex, stage: Stage) -> bool {
+        let computes = self.config.takes_whole_device(lane, stage);
+        let must_wait = computes && self.lanes.iter().any(|lane| lane.computes);
+        if must_wait && !self.waits_to_compute.contains(&lane) {
+            self.waits_to_compute.push_back(lane);
+        }
+        must_wait
+    }
+
+    pub(super) fn fall_off_the_bus(&mut self, lane: LaneIndex, stage: Stage) {
+        self.life.is_gone.store(true, Ordering::Release);
+        self.broken = Some(Broken::Gone);
+        let at = self.work_of(lane);
+        self.fail(lane, stage, DeviceError::Lost { at, what: "it fell off the bus".to_owned() });
     }
 
     pub fn end_stage(
@@ -285,13 +296,16 @@ impl SimState {
         })
     }
 
-    pub fn abort(&mut self, lane: LaneIndex) {
+    /// Returns whom it was in a pass with: they may have waited for this one alone.
+    pub fn abort(&mut self, lane: LaneIndex) -> Vec<LaneIndex> {
+        let others = self.pass_of(lane).map_or_else(Vec::new, |pass| self.members_of(pass));
         let state = self.lane(lane);
         state.abort_pending = true;
         state.queue.clear();
         if state.running.is_none() {
             self.clear_aborted(lane);
         }
+        others.into_iter().filter(|other| *other != lane).collect()
     }
 
     pub fn resident(&self, circuit: &CircuitId) -> QuerySet {
@@ -306,7 +320,8 @@ impl SimState {
         let loaded: u64 = self.loaded.values().map(|(_, bytes)| bytes).sum();
         let work: u64 =
             self.lanes.iter().filter_map(|lane| lane.partition.as_ref()).map(|part| part.work_bytes).sum();
-        loaded + work
+        let in_passes: u64 = self.passes.iter().map(|pass| pass.common_bytes).sum();
+        loaded + work + in_passes
     }
 
     pub fn keep_task(&mut self, lane: LaneIndex, task: AbortHandle) {
@@ -319,18 +334,18 @@ impl SimState {
         }
     }
 
-    fn lane(&mut self, lane: LaneIndex) -> &mut SimLane {
+    pub(super) fn lane(&mut self, lane: LaneIndex) -> &mut SimLane {
         &mut self.lanes[lane.0 as usize]
     }
 
-    fn work_of(&self, lane: LaneIndex) -> WorkRef {
+    pub(super) fn work_of(&self, lane: LaneIndex) -> WorkRef {
         match &self.lanes[lane.0 as usize].partition {
             Some(partition) => partition.at.clone(),
             None => WorkRef::job(JobId(0)).on(self.id.clone()),
         }
     }
 
-    fn faults_at(&self, lane: LaneIndex, stage: Stage) -> Vec<FaultKind> {
+    pub(super) fn faults_at(&self, lane: LaneIndex, stage: Stage) -> Vec<FaultKind> {
         let partition = self.lanes[lane.0 as usize].partition.as_ref();
         match partition.and_then(|partition| partition.ordinal) {
             Some(ordinal) => {
@@ -355,7 +370,7 @@ impl SimState {
     }
 
     /// Empties the lane. A failure of a partition that is to be aborted anyway only counts if the device is lost.
-    fn fail(&mut self, lane: LaneIndex, stage: Stage, error: DeviceError) {
+    pub(super) fn fail(&mut self, lane: LaneIndex, stage: Stage, error: DeviceError) {
         let state = self.lane(lane);
         state.running = None;
         state.computes = false;
@@ -365,6 +380,7 @@ impl SimState {
         state.partition = None;
         state.queue.clear();
         state.abort_pending = false;
+        self.leave_pass(lane);
         self.events.push_back(Happening::Event(BackendEvent::StageFailed { lane, stage, error }));
     }
 
@@ -372,6 +388,7 @@ impl SimState {
         let state = self.lane(lane);
         state.partition = None;
         state.abort_pending = false;
+        self.leave_pass(lane);
         self.events.push_back(Happening::Event(BackendEvent::Aborted { lane }));
     }
 
@@ -421,7 +438,7 @@ impl SimState {
         Ok(loaded_bytes)
     }
 
-    fn allocate(&mut self, at: &WorkRef, asked_bytes: u64) -> Result<(), DeviceError> {
+    pub(super) fn allocate(&mut self, at: &WorkRef, asked_bytes: u64) -> Result<(), DeviceError> {
         let free_bytes = self.config.memory_bytes.saturating_sub(self.memory_in_use_bytes());
         // A self-test has no partition, and its allocations are not counted.
         let is_refused = at.partition.is_some() && {
@@ -454,6 +471,16 @@ impl SimPartition {
         };
         self.proof = proof.map(|proof| if corrupts { corrupted(proof) } else { proof });
     }
+}
+
+/// How long a stage takes with what is scripted for it.
+pub(super) fn delayed(duration: Duration, faults: &[FaultKind]) -> Duration {
+    faults.iter().fold(duration, |duration, fault| match fault {
+        // A hang may be of the same stage.
+        FaultKind::Delay(delay) => duration.saturating_add(*delay),
+        FaultKind::Hang => Duration::MAX,
+        _ => duration,
+    })
 }
 
 /// How a stage's memory is asked for: as many pieces as a device would.

@@ -5,7 +5,7 @@ use std::error::Error;
 use cuzk::cuda::{devices, Context, CudaError, Event, Reservation, Stream};
 
 use crate::report::Report;
-use crate::{field, msm, ntt, proof, spmv, Kernel, KernelsArgs};
+use crate::{field, fold, msm, ntt, proof, spmv, Kernel, KernelsArgs};
 
 /// What each measurement needs.
 pub struct Bench {
@@ -76,6 +76,9 @@ pub fn measure(args: &KernelsArgs) -> Result<Report, Box<dyn Error>> {
     }
     if is_wanted(Kernel::Proof) {
         report.rows.extend(proof::measure(&bench)?);
+    }
+    if args.only.contains(&Kernel::Fold) {
+        report.rows.extend(fold::measure(&bench)?);
     }
     Ok(report)
 }

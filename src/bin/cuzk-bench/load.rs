@@ -55,11 +55,11 @@ pub struct BatchArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: u32,
     /// Both ways in turns, embedded and through a daemon (that of --addr, else one that is started beside this program),
-    /// and their ratio
+    /// and the median of their ratios
     #[arg(long)]
     compare: bool,
-    /// With --compare: so often
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "compare", value_parser = clap::value_parser!(u32).range(1..))]
+    /// With --compare: so often, each time the jobs of --count on both sides
+    #[arg(long, value_name = "N", default_value_t = 11, requires = "compare", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     #[command(flatten)]
     common: CommonArgs,

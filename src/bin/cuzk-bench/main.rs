@@ -3,10 +3,12 @@
 #[cfg(feature = "cuda")]
 mod check;
 #[cfg(feature = "daemon")]
-#[path = "../shared/daemon_options.rs"]
+#[path = "../common/daemon_options.rs"]
 mod daemon_options;
 #[cfg(feature = "cuda")]
 mod field;
+#[cfg(feature = "cuda")]
+mod fold;
 mod gen_vanilla;
 #[cfg(feature = "cuda")]
 mod kernels;
@@ -14,7 +16,7 @@ mod layouts;
 #[cfg(feature = "daemon")]
 mod load;
 #[cfg(feature = "daemon")]
-#[path = "../shared/manual.rs"]
+#[path = "../common/manual.rs"]
 mod manual;
 #[cfg(feature = "cuda")]
 mod msm;
@@ -29,6 +31,8 @@ mod simulate;
 #[cfg(feature = "cuda")]
 mod spmv;
 mod timeline;
+#[cfg(feature = "cuda")]
+mod whole;
 mod witness;
 
 use std::process::ExitCode;
@@ -52,6 +56,8 @@ enum Command {
     Shape(shape::ShapeArgs),
     Simulate(simulate::SimulateArgs),
     Timeline(timeline::TimelineArgs),
+    #[cfg(feature = "cuda")]
+    Whole(whole::WholeArgs),
     Witness(witness::WitnessArgs),
     #[cfg(feature = "daemon")]
     Single(load::SingleArgs),
@@ -103,6 +109,8 @@ enum Kernel {
     Spmv,
     /// Whole proofs, from a witness in host memory to their bytes.
     Proof,
+    /// Folding keys, quotients in both bases, and proofs with plain and folded keys; only where it is asked for.
+    Fold,
 }
 
 /// Why a command failed, and its exit code.
@@ -130,6 +138,8 @@ fn main() -> ExitCode {
         Command::Shape(args) => shape::run(&args),
         Command::Simulate(args) => simulate::run(&args).map_err(Failure::failed),
         Command::Timeline(args) => timeline::run(&args).map_err(Failure::failed),
+        #[cfg(feature = "cuda")]
+        Command::Whole(args) => whole::run(&args),
         Command::Witness(args) => witness::run(&args),
         #[cfg(feature = "daemon")]
         Command::Single(args) => load::single(&args),

@@ -12,7 +12,8 @@ use crossbeam_channel::Receiver;
 use cuzk::backend::{
     BackendEvent, BackendFactory, BackendWaker, DeviceBackend, LaneIndex, PartitionWork, Stage,
 };
-use cuzk::cuda::backend::{select_devices, CudaBackend, CudaFactory};
+use cuzk::cuda::backend::{select_devices, CudaBackend};
+use cuzk::groth16::fold::Fold;
 use cuzk::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
 use cuzk::policy::plan::{plan, ProvePlan, ShapeSummary, SrsSummary};
@@ -24,54 +25,48 @@ use crate::kernels::Bench;
 use crate::proof::known_key::{expected_proof, make_key};
 use crate::report::{Row, Work};
 
-/// Proofs of several sizes, every byte of each known beforehand. Wall time, the host's evaluation of
-/// the rows included.
+/// Proofs of several sizes, every byte of each known beforehand. Wall time.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
-    let cases: &[(u32, bool)] =
-        if bench.is_quick { &[(12, false)] } else { &[(20, false), (22, false), (22, true), (24, false)] };
-    // What measurements before left in the pool belongs to the proofs now.
-    bench.context.trim(0)?;
-    let free_bytes = bench.context.memory_info()?.0;
-    let factory = select_devices(&[], 1)?.into_iter().next().ok_or("no GPU is visible")?;
-    let mut device = ProofBench::open(&factory)?;
+    let cases: &[(u32, Kind)] = if bench.is_quick {
+        &[(12, Kind::Bits)]
+    } else {
+        &[(20, Kind::Bits), (22, Kind::Bits), (22, Kind::Dense), (24, Kind::Bits)]
+    };
+    let mut device = ProofBench::open(bench)?;
     let mut rows = Vec::new();
-    for &(log2, dense) in cases {
-        let kind = if dense { "dense" } else { "90 % bits" };
-        eprintln!("proof of 2^{log2} constraints, {kind}: making key and witness");
-        let case = ProofCase::new(bench, log2, dense)?;
-        let plan = case.plan(free_bytes / 10 * 9)?;
-        // The first one reads the key.
-        let first = device.run(&case, &plan)?;
-        let mut peak_bytes = first.memory_peak_bytes;
-        let mut walls = Vec::new();
-        let mut stages: Vec<(Stage, Vec<f32>)> =
-            first.stages.iter().map(|(stage, _)| (*stage, vec![])).collect();
-        for _ in 0..bench.repeats {
-            let run = device.run(&case, &plan)?;
-            peak_bytes = peak_bytes.max(run.memory_peak_bytes);
-            walls.push(run.wall.as_secs_f32() * 1e3);
-            for ((_, times), (_, elapsed)) in stages.iter_mut().zip(run.stages) {
-                times.push(elapsed.as_secs_f32() * 1e3);
-            }
-        }
-        let work = Work { operations: 1.0, unit: "proof", wide_each: 0.0 };
-        let row =
-            Row::new(format!("proof, {kind}"), format!("2^{log2}"), &walls, &work, bench.wide_per_second);
-        eprintln!("proof of 2^{log2} constraints, {kind}: {:.1} ms", row.median_ms);
-        rows.push(row.peak_vram_bytes(peak_bytes));
-        rows.extend(stages.iter().map(|(stage, times)| {
-            Row::new(format!("  {stage:?}"), format!("2^{log2}"), times, &work, bench.wide_per_second)
-        }));
-        device.backend.evict_srs(&case.circuit);
+    for &(log2, kind) in cases {
+        let case = ProofCase::new(bench, log2, kind)?;
+        rows.extend(device.measure(bench, &case)?);
     }
     Ok(rows)
 }
 
-/// A circuit of `num_constraints`, of which all but one in ten fix a bit (or none, if `dense`).
+/// What a circuit's constraints are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nine in ten fix a bit.
+    Bits,
+    /// None does.
+    Dense,
+    /// Nine in ten are of a hash function's bits: one in four fixes one, the others are exclusive ors.
+    Hash,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bits => "90 % bits",
+            Self::Dense => "dense",
+            Self::Hash => "hash-like",
+        }
+    }
+}
+
+/// A circuit of `num_constraints`.
 #[derive(Clone)]
 struct BenchCircuit {
     num_constraints: usize,
-    dense: bool,
+    kind: Kind,
     /// `None`: matrices only.
     seed: Option<u64>,
 }
@@ -80,11 +75,18 @@ impl Circuit<Scalar> for BenchCircuit {
     fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
         let mut rng = self.seed.map(ChaCha20Rng::seed_from_u64);
         let mut last: Option<(Variable, Option<Scalar>)> = None;
+        let mut bits = [None; 2];
         for index in 0..self.num_constraints {
-            if self.dense || index % 10 == 0 {
+            if self.kind == Kind::Dense || index % 10 == 0 {
                 last = Some(product(cs, last, rng.as_mut())?);
             } else {
-                bit(cs, rng.as_mut())?;
+                let next = match bits {
+                    [Some(left), Some(right)] if self.kind == Kind::Hash && index % 4 != 0 => {
+                        exclusive_or(cs, left, right)?
+                    }
+                    _ => bit(cs, rng.as_mut())?,
+                };
+                bits = [bits[1], Some(next)];
             }
         }
         let (variable, value) = last.ok_or(SynthesisError::Unsatisfiable)?;
@@ -114,21 +116,37 @@ fn product<CS: ConstraintSystem<Scalar>>(
     Ok((z, value))
 }
 
+type Bit = (Variable, Option<Scalar>);
+
 fn bit<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     rng: Option<&mut ChaCha20Rng>,
-) -> Result<(), SynthesisError> {
+) -> Result<Bit, SynthesisError> {
     let value = rng.map(|rng| Scalar::from(u64::from(rng.next_u32() & 1)));
     let b = cs.alloc(|| "", || value.ok_or(SynthesisError::AssignmentMissing))?;
     cs.enforce(|| "", |lc| lc + b, |lc| lc + CS::one() - b, |lc| lc);
-    Ok(())
+    Ok((b, value))
+}
+
+/// `2a · b = a + b - c`: zero on the left wherever both bits are.
+fn exclusive_or<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    (a, a_value): Bit,
+    (b, b_value): Bit,
+) -> Result<Bit, SynthesisError> {
+    let value = a_value.zip(b_value).map(|(a, b)| if a == b { Scalar::ZERO } else { Scalar::ONE });
+    let c = cs.alloc(|| "", || value.ok_or(SynthesisError::AssignmentMissing))?;
+    cs.enforce(|| "", |lc| lc + a + a, |lc| lc + b, |lc| lc + a + b - c);
+    Ok((c, value))
 }
 
 /// A key and a witness, made once per size.
-struct ProofCase {
+pub struct ProofCase {
+    pub name: String,
+    log2: u32,
     circuit: CircuitId,
-    shape: Arc<R1csShape>,
-    srs: Arc<Srs>,
+    pub shape: Arc<R1csShape>,
+    pub srs: Arc<Srs>,
     witness: Arc<PackedWitness>,
     expected: Proof,
 }
@@ -139,20 +157,37 @@ impl ProofCase {
     ///
     /// # Panics
     /// If the circuit is not satisfied.
-    fn new(bench: &Bench, log2: u32, dense: bool) -> Result<Self, Box<dyn Error>> {
+    pub fn new(bench: &Bench, log2: u32, kind: Kind) -> Result<Self, Box<dyn Error>> {
+        eprintln!("proof of 2^{log2} constraints, {}: making key and witness", kind.name());
         // The input rows, and the last constraint, bring it up to the domain's size.
-        let circuit = BenchCircuit { num_constraints: (1 << log2) - 3, dense, seed: Some(u64::from(log2)) };
+        let circuit = BenchCircuit { num_constraints: (1 << log2) - 3, kind, seed: Some(u64::from(log2)) };
         let shape = R1csShape::record(BenchCircuit { seed: None, ..circuit.clone() })?;
         assert_eq!(shape.domain_log2(), log2);
         let witness = PackedWitness::synthesize(circuit, &shape)?;
         shape.check_satisfied(&witness)?;
         let expected = expected_proof(&shape, &witness, &blinding())?;
         Ok(Self {
-            circuit: CircuitId::new(format!("bench-{log2}-{}", if dense { "dense" } else { "bits" })),
+            name: kind.name().to_owned(),
+            log2,
+            circuit: CircuitId::new(format!("bench-{log2}-{kind:?}")),
             srs: Arc::new(make_key(bench, &shape)?),
             shape: Arc::new(shape),
             witness: Arc::new(witness),
             expected,
+        })
+    }
+
+    /// The same work with its key folded.
+    ///
+    /// # Errors
+    /// If the key is still used.
+    pub fn folded(self, fold: Fold) -> Result<Self, &'static str> {
+        let srs = Arc::into_inner(self.srs).ok_or("the key is still in use")?;
+        Ok(Self {
+            name: format!("{}, folded", self.name),
+            circuit: CircuitId::new(format!("{}-folded", self.circuit)),
+            srs: Arc::new(fold.apply(srs)),
+            ..self
         })
     }
 
@@ -185,21 +220,57 @@ struct ProofRun {
 }
 
 /// A device that proves one partition after the other in its first lane.
-struct ProofBench {
+pub struct ProofBench {
     backend: CudaBackend,
     wakes: Receiver<()>,
+    budget_bytes: u64,
 }
 
 impl ProofBench {
     /// # Errors
     /// If the device cannot be opened.
-    fn open(factory: &CudaFactory) -> Result<Self, cuzk::error::DeviceError> {
+    pub fn open(bench: &Bench) -> Result<Self, Box<dyn Error>> {
+        // What measurements before left in the pool belongs to the proofs now.
+        bench.context.trim(0)?;
+        let budget_bytes = bench.context.memory_info()?.0 / 10 * 9;
+        let factory = select_devices(&[], 1)?.into_iter().next().ok_or("no GPU is visible")?;
         let (woke, wakes) = crossbeam_channel::unbounded();
         let waker: BackendWaker = Arc::new(move || {
             // Nobody listens once the bench has ended.
             let _ = woke.send(());
         });
-        Ok(Self { backend: factory.open(waker)?, wakes })
+        Ok(Self { backend: factory.open(waker)?, wakes, budget_bytes })
+    }
+
+    /// The case's proofs, whole and by stages. Its key is not resident afterwards.
+    ///
+    /// # Errors
+    /// What went wrong; a wrong proof, too.
+    pub fn measure(&mut self, bench: &Bench, case: &ProofCase) -> Result<Vec<Row>, Box<dyn Error>> {
+        let plan = case.plan(self.budget_bytes)?;
+        // The first one reads the key.
+        let first = self.run(case, &plan)?;
+        let mut peak_bytes = first.memory_peak_bytes;
+        let mut walls = Vec::new();
+        let mut stages: Vec<(Stage, Vec<f32>)> =
+            first.stages.iter().map(|(stage, _)| (*stage, vec![])).collect();
+        for _ in 0..bench.repeats {
+            let run = self.run(case, &plan)?;
+            peak_bytes = peak_bytes.max(run.memory_peak_bytes);
+            walls.push(run.wall.as_secs_f32() * 1e3);
+            for ((_, times), (_, elapsed)) in stages.iter_mut().zip(run.stages) {
+                times.push(elapsed.as_secs_f32() * 1e3);
+            }
+        }
+        self.backend.evict_srs(&case.circuit);
+        let work = Work { operations: 1.0, unit: "proof", wide_each: 0.0 };
+        let size = format!("2^{}", case.log2);
+        let named = |name: String, times: &[f32]| Row::new(name, &size, times, &work, bench.wide_per_second);
+        let whole = named(format!("proof, {}", case.name), &walls);
+        eprintln!("proof of {size} constraints, {}: {:.1} ms", case.name, whole.median_ms);
+        let mut rows = vec![whole.peak_vram_bytes(peak_bytes)];
+        rows.extend(stages.iter().map(|(stage, times)| named(format!("  {stage:?}"), times)));
+        Ok(rows)
     }
 
     /// Proves once and compares every byte.

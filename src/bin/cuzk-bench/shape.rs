@@ -1,10 +1,12 @@
 //! `cuzk-bench shape`: what recording a circuit's matrices takes, and what they take.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use cuzk::circuits::CircuitSpec;
 use cuzk::groth16::R1csShape;
+use cuzk::telemetry::process::peak_resident_bytes;
 use serde_json::json;
 
 use crate::Failure;
@@ -18,6 +20,12 @@ pub struct ShapeArgs {
     /// Hash the expanded matrices too: 25.7 GiB for porep-32g
     #[arg(long)]
     sha256: bool,
+    /// Synthesize the circuit once more, and compare every row with what is read back
+    #[arg(long)]
+    compare: bool,
+    /// Keep the stored matrices in this file, for `cuzk-bench witness --shape`
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// One JSON document instead of lines
     #[arg(long)]
     json: bool,
@@ -35,16 +43,25 @@ pub fn run(args: &ShapeArgs) -> Result<(), Failure> {
     let (shape, recorded) = timed(|| spec.record_shape());
     let shape = shape.map_err(Failure::failed)?;
     // Before anything else takes memory.
-    let peak_bytes = peak_memory_bytes();
+    let peak_bytes = peak_resident_bytes();
     let dir = tempfile::tempdir().map_err(Failure::failed)?;
-    let path = dir.path().join("shape");
+    let path = args.out.clone().unwrap_or_else(|| dir.path().join("shape"));
     let (saved, stored) = timed(|| shape.save(&path));
     saved.map_err(Failure::failed)?;
     let file_bytes = path.metadata().map_err(Failure::failed)?.len();
     let (loaded, read) = timed(|| R1csShape::load(&path));
-    if loaded.map_err(Failure::failed)? != shape {
+    let loaded = loaded.map_err(Failure::failed)?;
+    if loaded != shape {
         return Err(Failure::failed("what was read back is another shape"));
     }
+    let blank = || spec.blank().map_err(Failure::failed);
+    let compared = match args.compare {
+        false => None,
+        true => {
+            let (equal, elapsed) = timed(|| loaded.compare_with(blank()?).map_err(Failure::failed));
+            equal.map(|()| Some(elapsed))?
+        }
+    };
     let sha256 = args.sha256.then(|| timed(|| shape.sha256()));
     let report = json!({
         "circuit": args.circuit,
@@ -57,9 +74,11 @@ pub fn run(args: &ShapeArgs) -> Result<(), Failure> {
         "record_peak_bytes": peak_bytes,
         "memory_bytes": shape.num_bytes(),
         "matrices_bytes": shape.num_matrices_bytes(),
+        "image_bytes": shape.image_layout().num_bytes(),
         "file_bytes": file_bytes,
         "save_s": stored.as_secs_f64(),
         "load_s": read.as_secs_f64(),
+        "compared_s": compared.map(|elapsed| elapsed.as_secs_f64()),
         "r1cs_sha256": sha256.as_ref().map(|(digest, _)| hex::encode(digest)),
         "sha256_s": sha256.as_ref().map(|(_, elapsed)| elapsed.as_secs_f64()),
     });
@@ -72,11 +91,4 @@ pub fn run(args: &ShapeArgs) -> Result<(), Failure> {
             .for_each(|(name, value)| println!("{name:18} {value}"));
     }
     Ok(())
-}
-
-/// The most memory this process has had so far; `None` where the system does not say.
-fn peak_memory_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }

@@ -17,7 +17,10 @@ pub fn refusal(error: &EngineError) -> Status {
         EngineError::Request(_) | EngineError::Config(_) => Status::invalid_argument(text),
         EngineError::Schedule(error) => match error {
             ScheduleError::QueueFull { .. } => Status::resource_exhausted(text),
-            ScheduleError::Draining | ScheduleError::NoDevice(_) => Status::unavailable(text),
+            ScheduleError::Draining
+            | ScheduleError::NoDevice(_)
+            | ScheduleError::NoSynthesizer(_)
+            | ScheduleError::Stopped => Status::unavailable(text),
             ScheduleError::HostMemory { .. } | ScheduleError::CircuitInUse { .. } => {
                 Status::failed_precondition(text)
             }
@@ -44,7 +47,12 @@ pub fn end(job_id: String, result: &JobResult) -> Result<AwaitProofResponse, Sta
         Err(error) => error,
     };
     match error {
-        EngineError::Schedule(ScheduleError::Draining | ScheduleError::NoDevice(_)) => Err(refusal(error)),
+        EngineError::Schedule(
+            ScheduleError::Draining
+            | ScheduleError::NoDevice(_)
+            | ScheduleError::NoSynthesizer(_)
+            | ScheduleError::Stopped,
+        ) => Err(refusal(error)),
         EngineError::Cancelled { .. } => Ok(AwaitProofResponse {
             job_id,
             status: End::Cancelled.into(),

@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 drained after SIGTERM, SIGINT or `cuzk drain`; 1 no device is left, or a server failed; 2 wrong arguments or \
+Exit codes: 0 drained after SIGTERM, SIGINT or `cuzk drain`; 1 no device is left, the engine or a server failed; 2 wrong arguments or \
 configuration, also one that would be unsafe; 4 another daemon serves this socket or uses this journal; 130, 143 a second \
 SIGINT or SIGTERM ended it at once.
 

@@ -14,6 +14,7 @@ use tokio::time::Sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
+use crate::limits::{Limits, Usage};
 use crate::listen::Listener;
 
 /// Bytes that a connection begins with, of whatever protocol: HTTP/2's preface has as many, TLS's first message more.
@@ -28,6 +29,7 @@ pub struct Connection {
     /// Runs until it has begun.
     beginning: Option<Pin<Box<Sleep>>>,
     num_read: usize,
+    usage: Arc<Usage>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -36,24 +38,34 @@ enum Socket {
     Tcp(TcpStream),
 }
 
-/// Who is at the other end; for log lines.
-#[derive(Clone, Debug)]
-pub struct Peer(pub String);
+/// Who is at the other end of a connection, and what it uses of the limits.
+#[derive(Clone)]
+pub struct Peer {
+    /// For log lines.
+    pub name: String,
+    pub usage: Arc<Usage>,
+}
 
 impl Connected for Connection {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        Peer(match &self.socket {
-            Socket::Unix(socket) => match socket.peer_cred() {
+        Peer { name: self.socket.peer(), usage: Arc::clone(&self.usage) }
+    }
+}
+
+impl Socket {
+    fn peer(&self) -> String {
+        match self {
+            Self::Unix(socket) => match socket.peer_cred() {
                 Ok(who) => format!("uid {}", who.uid()),
                 Err(_) => "unix".to_owned(),
             },
-            Socket::Tcp(socket) => match socket.peer_addr() {
+            Self::Tcp(socket) => match socket.peer_addr() {
                 Ok(address) => address.to_string(),
                 Err(_) => "tcp".to_owned(),
             },
-        })
+        }
     }
 }
 
@@ -61,7 +73,7 @@ impl Connected for Connection {
 pub fn incoming(
     listener: Listener,
     places: Arc<Semaphore>,
-    beginning: Duration,
+    limits: Arc<Limits>,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -82,8 +94,9 @@ pub fn incoming(
                 tracing::warn!(address = listener.address(), "too many connections: one more is closed");
                 continue;
             };
-            let beginning = Some(Box::pin(tokio::time::sleep(beginning)));
-            let connection = Connection { socket, beginning, num_read: 0, _place: place };
+            let beginning = Some(Box::pin(tokio::time::sleep(limits.slow_client)));
+            let connection =
+                Connection { socket, beginning, num_read: 0, usage: limits.usage(), _place: place };
             if sender.send(Ok(connection)).await.is_err() {
                 return;
             }

@@ -81,11 +81,27 @@ impl Daemon {
         self.drain.borrow().is_some()
     }
 
-    /// Reads the configuration again and applies what can change at run time.
+    /// Reads the configuration again, applies what can change at run time, and logs what that was. `asked_by`: for the log.
     ///
     /// # Errors
     /// What is wrong with it, in words; nothing has changed then.
-    pub fn reload(&self) -> Result<Reloaded, String> {
+    pub fn reload(&self, asked_by: &str) -> Result<Reloaded, String> {
+        let reloaded = self.read_again();
+        match &reloaded {
+            Ok(reloaded) => tracing::warn!(
+                asked_by,
+                applied = reloaded.applied.join(", "),
+                needs_restart = reloaded.needs_restart.join(", "),
+                "the configuration was read again"
+            ),
+            Err(error) => {
+                tracing::error!(asked_by, error, "the configuration cannot be used: the former one stays");
+            }
+        }
+        reloaded
+    }
+
+    fn read_again(&self) -> Result<Reloaded, String> {
         let new = self.args.load().map_err(|error| error.to_string())?;
         // Held to the end: two reloads at a time would mix.
         let mut current = self.locked();

@@ -56,3 +56,14 @@ impl From<EngineError> for Failure {
         }
     }
 }
+
+/// An error with what it came from: the library's own says "transport error" alone.
+pub fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text += &format!(": {error}");
+        source = error.source();
+    }
+    text
+}

@@ -22,9 +22,11 @@ use cuzk_wire::v1::{
 use tonic::{Extensions, Request, Response, Status};
 
 use crate::answer;
+use crate::connection::Peer;
 use crate::daemon::{Daemon, DrainRequest};
-use crate::guard::{CallDeadline, Charge};
+use crate::guard::CallDeadline;
 use crate::http;
+use crate::limits::Charge;
 use crate::status;
 
 /// See the module.
@@ -254,8 +256,10 @@ impl ProvingEngine for Service {
         Ok(Response::new(DrainResponse { jobs }))
     }
 
-    async fn reload(&self, _: Request<ReloadRequest>) -> Result<Response<ReloadResponse>, Status> {
-        let reloaded = self.daemon.reload().map_err(Status::failed_precondition)?;
+    async fn reload(&self, request: Request<ReloadRequest>) -> Result<Response<ReloadResponse>, Status> {
+        let peer = request.extensions().get::<Peer>();
+        let asked_by = peer.map_or("a caller", |peer| peer.name.as_str());
+        let reloaded = self.daemon.reload(asked_by).map_err(Status::failed_precondition)?;
         let crate::reload::Reloaded { applied, needs_restart } = reloaded;
         Ok(Response::new(ReloadResponse { applied, needs_restart }))
     }

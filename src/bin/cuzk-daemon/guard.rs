@@ -1,18 +1,15 @@
-//! What every call passes before it is served: token, limits, deadline; and what its answer passes.
-//!
-//! Limits are of the whole daemon. What is over them is refused and not kept waiting: callers that wait hold memory too.
+//! What every call passes before it is served: its connection's rate, token, limits, deadline; and what its answer passes.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body as HttpBody, Frame};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -20,88 +17,7 @@ use tower::{Layer, Service};
 
 use crate::connection::Peer;
 use crate::daemon::Daemon;
-
-/// The limits, and what is used of them.
-pub struct Limits {
-    calls: Arc<Semaphore>,
-    bytes: Arc<ByteBudget>,
-    rate: Rate,
-    slow_client: Duration,
-    max_calls: u32,
-}
-
-impl Limits {
-    pub fn new(config: &cuzk::config::DaemonConfig) -> Arc<Self> {
-        Arc::new(Self {
-            calls: Arc::new(Semaphore::new(config.max_calls as usize)),
-            bytes: Arc::new(ByteBudget { limit: config.max_bytes_in_flight.0, used: AtomicU64::new(0) }),
-            rate: Rate::default(),
-            slow_client: Duration::from_secs(config.slow_client_limit_s),
-            max_calls: config.max_calls,
-        })
-    }
-
-    /// Waits until no call is being served.
-    pub async fn wait_idle(&self) {
-        // An error means that the limit is gone, and every call with it.
-        let _ = self.calls.acquire_many(self.max_calls).await;
-    }
-}
-
-/// Bytes of requests, all together.
-struct ByteBudget {
-    limit: u64,
-    used: AtomicU64,
-}
-
-/// The bytes of one request: counted as they come, given back when this is dropped.
-pub struct Charge {
-    all: Arc<ByteBudget>,
-    own: AtomicU64,
-}
-
-impl Charge {
-    fn add(&self, num_bytes: u64) -> Result<(), Status> {
-        self.own.fetch_add(num_bytes, Ordering::Relaxed);
-        let used = self.all.used.fetch_add(num_bytes, Ordering::Relaxed).saturating_add(num_bytes);
-        if used <= self.all.limit {
-            return Ok(());
-        }
-        let limit = self.all.limit;
-        Err(Status::resource_exhausted(format!(
-            "requests of {used} B are being received, limit {limit} B: try again"
-        )))
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.all.used.fetch_sub(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
-/// Calls that begin in one second. A second's worth may begin at once.
-#[derive(Default)]
-struct Rate {
-    window: Mutex<Option<Instant>>,
-    begun: AtomicU32,
-}
-
-impl Rate {
-    /// Whether one more may begin now; `limit` 0: any number.
-    fn admit(&self, limit: u32) -> bool {
-        if limit == 0 {
-            return true;
-        }
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if window.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {
-            *window = Some(now);
-            self.begun.store(0, Ordering::Relaxed);
-        }
-        self.begun.fetch_add(1, Ordering::Relaxed) < limit
-    }
-}
+use crate::limits::{Charge, Limits};
 
 /// When the caller stops waiting, as it said in `grpc-timeout`.
 #[derive(Clone, Copy, Debug)]
@@ -175,35 +91,41 @@ type Admitted = (Request<Body>, OwnedSemaphorePermit, Option<CallDeadline>);
 
 impl Guard {
     fn admit(&self, mut request: Request<Body>) -> Result<Admitted, Status> {
-        let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");
-        if self.needs_token && !is_health {
-            let given = request.headers().get(http::header::AUTHORIZATION).map(|value| value.as_bytes());
-            if !self.daemon.tokens.allow(given) {
-                let peer = request.extensions().get::<Peer>().map_or("unknown", |Peer(peer)| peer.as_str());
-                tracing::warn!(peer, "a call without a token that is known is refused");
-                return Err(Status::unauthenticated(
-                    "a bearer token is needed, and this is none of those known",
-                ));
-            }
-        }
-        if !self.limits.rate.admit(self.daemon.config().daemon.max_calls_per_s) {
-            return Err(Status::resource_exhausted("too many calls a second: try again later"));
-        }
-        let permit = Arc::clone(&self.limits.calls).try_acquire_owned();
-        let permit =
-            permit.map_err(|_| Status::resource_exhausted("too many calls at a time: try again later"))?;
+        let peer = request.extensions().get::<Peer>().expect("every connection of ours has one").clone();
+        let config = self.daemon.config();
+        // Guessing a token is not to be free, and is to take nothing from those that have one.
+        Limits::begin(&peer.usage, &config.daemon)?;
+        self.check_token(&request, &peer)?;
+        self.limits.begin_of_all(&config.daemon)?;
+        let permit = self.limits.place()?;
         let deadline = timeout(request.headers())
             .and_then(|timeout| Instant::now().checked_add(timeout))
             .map(CallDeadline);
-        let charge = Arc::new(Charge { all: Arc::clone(&self.limits.bytes), own: AtomicU64::new(0) });
+        let charge = Arc::new(self.limits.charge(&peer.usage));
         // Whoever serves the call drops it once the request is decoded.
         request.extensions_mut().insert(Arc::clone(&charge));
         if let Some(deadline) = deadline {
             request.extensions_mut().insert(deadline);
         }
         let slow_client = self.limits.slow_client;
-        let request = request.map(|body| Body::new(Metered { body, charge, slow_client, idle: None }));
+        let request =
+            request.map(|body| Body::new(Metered { body, charge, slow_client, idle: None, num_came: 0 }));
         Ok((request, permit, deadline))
+    }
+
+    fn check_token(&self, request: &Request<Body>, peer: &Peer) -> Result<(), Status> {
+        let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");
+        let given = request.headers().get(http::header::AUTHORIZATION).map(|value| value.as_bytes());
+        if !self.needs_token || is_health || self.daemon.tokens.allow(given) {
+            return Ok(());
+        }
+        if peer.usage.is_first_refusal() {
+            tracing::warn!(
+                peer = peer.name,
+                "a connection whose calls have no token that is known is refused"
+            );
+        }
+        Err(Status::unauthenticated("a bearer token is needed, and this is none of those known"))
     }
 }
 
@@ -240,13 +162,19 @@ fn with_right_code(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
+/// What a body must bring in each time that it may stand still for: who sends a byte now and then holds a call's place as
+/// well as who sends none.
+const PROGRESS_BYTES: u64 = 1 << 10;
+
 /// A request's body, whose bytes are counted, and which may not stand still.
 struct Metered {
     body: Body,
     charge: Arc<Charge>,
     slow_client: Duration,
-    /// Runs while the next bytes are waited for.
+    /// Runs from when the next bytes were first waited for until enough have come.
     idle: Option<Pin<Box<Sleep>>>,
+    /// Bytes that have come meanwhile.
+    num_came: u64,
 }
 
 impl HttpBody for Metered {
@@ -259,11 +187,14 @@ impl HttpBody for Metered {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
-            this.idle = None;
             let counted = frame.map(|frame| {
                 let frame = frame?;
-                let num_bytes = frame.data_ref().map_or(0, Bytes::len);
-                this.charge.add(num_bytes as u64).map(|()| frame)
+                let num_bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                this.num_came += num_bytes;
+                if this.num_came >= PROGRESS_BYTES {
+                    (this.idle, this.num_came) = (None, 0);
+                }
+                this.charge.add(num_bytes).map(|()| frame)
             });
             return Poll::Ready(counted);
         }
@@ -300,26 +231,5 @@ mod tests {
         for wrong in ["", "S", "1", "123456789S", "1x", "-1S"] {
             assert_eq!(of(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn bytes_are_given_back_however_a_request_ends() {
-        let all = Arc::new(ByteBudget { limit: 100, used: AtomicU64::new(0) });
-        let charge = |num_bytes| {
-            let charge = Charge { all: Arc::clone(&all), own: AtomicU64::new(0) };
-            charge.add(num_bytes).map(|()| charge)
-        };
-        let first = charge(60).ok().unwrap();
-        assert_eq!(charge(50).err().unwrap().code(), Code::ResourceExhausted);
-        assert_eq!(all.used.load(Ordering::Relaxed), 60, "what was refused is not counted");
-        drop(first);
-        assert_eq!(all.used.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn a_rate_is_kept_within_a_second() {
-        let rate = Rate::default();
-        assert_eq!((0..5).filter(|_| rate.admit(3)).count(), 3);
-        assert!(Rate::default().admit(0));
     }
 }

@@ -14,6 +14,7 @@
 //!
 //! Nothing here asks an actor: every answer is made of what was published, so a probe never waits for proving.
 
+mod connections;
 mod history;
 mod metrics;
 mod process;
@@ -42,6 +43,7 @@ use cuzk::engine::Engine;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+pub use self::connections::{serve, Limits};
 pub use self::history::History;
 pub use self::metrics::prometheus;
 use self::pulse::{Beat, Pulse};

@@ -3,10 +3,12 @@
 //! ```text
 //! configuration -> logs -> exposure checked -> sockets (B07) -> engine -> served, READY=1
 //!      a signal, `Drain`            -> nothing new, jobs finish, answers go out, servers stop -> 0
-//!      no device is left            -> jobs are answered, servers stop                       -> 1
+//!      no device is left, or an actor that the engine cannot be without
+//!                                   -> jobs are answered, servers stop                       -> 1
 //! ```
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ use tokio::task::JoinSet;
 use crate::args::Args;
 use crate::daemon::Daemon;
 use crate::failure::Failure;
-use crate::guard::Limits;
+use crate::limits::Limits;
 use crate::listen::{self, Listener, SocketFile};
 use crate::security::{self, Tokens};
 use crate::{http, notify, serve, signals};
@@ -39,8 +41,10 @@ const LAST_CONNECTIONS: Duration = Duration::from_millis(700);
 /// # Errors
 /// What is wrong with the configuration.
 pub fn check(config: &Config) -> Result<Vec<Vec<u8>>, Failure> {
+    listen::check(&config.daemon)?;
     security::check_exposure(&config.daemon)?;
-    security::tls(&config.daemon)?;
+    security::with_tls(tonic::transport::Server::builder(), &config.daemon)?;
+    check_folders(config)?;
     config.check_devices_built()?;
     if !config.telemetry.otlp_endpoint.is_empty() && !cfg!(feature = "otlp") {
         return Err(Failure::config(
@@ -48,6 +52,24 @@ pub fn check(config: &Config) -> Result<Vec<Vec<u8>>, Failure> {
         ));
     }
     Tokens::default().read(&config.daemon.token_file)
+}
+
+/// Folders are the operator's to make: with whose permissions is not for us to guess.
+fn check_folders(config: &Config) -> Result<(), Failure> {
+    let state_dir = Path::new(&config.daemon.state_dir);
+    let log_dir = Path::new(&config.logging.file).parent();
+    for (key, folder) in [("daemon.state_dir", Some(state_dir)), ("logging.file", log_dir)] {
+        let named = folder.filter(|folder| !folder.as_os_str().is_empty());
+        let Some(folder) = named else { continue };
+        let problem = match folder.metadata() {
+            Ok(found) if found.is_dir() => continue,
+            Ok(_) => "is no folder".to_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is not there: make it".to_owned(),
+            Err(error) => format!("cannot be looked into: {error}"),
+        };
+        return Err(Failure::config(format!("{key}: the folder {} {problem}", folder.display())));
+    }
+    Ok(())
 }
 
 /// Lives until it is asked to end, or cannot go on.
@@ -78,7 +100,11 @@ pub async fn run(args: Args, config: Config, filter: LogFilter, signals: Signals
         servers.tasks.spawn(served);
     }
     if let Some(listener) = status_listener {
-        servers.tasks.spawn(serve::http(Arc::clone(&daemon), listener, state, servers.stop()));
+        let served = serve::http(Arc::clone(&daemon), listener, state, servers.stop());
+        servers.tasks.spawn(async {
+            served.await;
+            Ok(())
+        });
     }
     let health = tokio::spawn(notify::keep_telling(Arc::clone(&daemon)));
     notify::tell(&[NotifyState::Ready]);
@@ -140,7 +166,7 @@ async fn until_the_end(daemon: &Arc<Daemon>, servers: &mut Servers) -> Result<()
     let fatal = daemon.engine.clone();
     let ended = tokio::select! {
         _ = draining.wait_for(Option::is_some) => Ok(()),
-        Ok(reason) = fatal.wait_fatal() => Err(Failure::failed(format!("no device is left: {reason}"))),
+        reason = engine_failed(&fatal) => Err(Failure::failed(reason)),
         failed = servers.failed() => Err(failed),
     };
     match &ended {
@@ -152,6 +178,15 @@ async fn until_the_end(daemon: &Arc<Daemon>, servers: &mut Servers) -> Result<()
         }
     }
     ended
+}
+
+/// Why the engine will never prove anything again, although nobody has told it to stop.
+async fn engine_failed(engine: &Engine) -> String {
+    match engine.wait_fatal().await {
+        Ok(reason) => reason,
+        // It has stopped by itself.
+        Err(error) => error.to_string(),
+    }
 }
 
 /// Lets jobs finish, for as long as the shortest limit that anybody asked for.
@@ -218,5 +253,37 @@ impl Servers {
         if ended.await.is_err() {
             tracing::debug!("connections that callers keep open are closed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cuzk::backend::sim::SimFleet;
+    use cuzk::engine::{DeviceSpec, EngineConfig};
+    use cuzk::messages::events::{Event, EventConsumer, EventKind};
+
+    use super::*;
+
+    /// Panics in whoever tells it that a device is ready: the Scheduler.
+    struct Fatal;
+
+    impl EventConsumer for Fatal {
+        fn consume(&self, event: Event) {
+            let is_ready = matches!(event.kind, EventKind::DeviceReady { .. });
+            assert!(!is_ready, "the scheduler is to die of this, on purpose");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_daemon_whose_scheduler_died_has_a_reason_to_end() {
+        let fleet: SimFleet = "sim:1".parse().unwrap();
+        let devices = fleet.devices().iter().cloned().map(Box::new).map(DeviceSpec::Sim).collect();
+        let events = EventSink::to(Fatal);
+        let engine =
+            Engine::start(EngineConfig { devices, events, synthesis_threads: 1, ..EngineConfig::default() })
+                .unwrap();
+        let reason = engine_failed(&engine).await;
+        assert!(reason.contains("its scheduler died"), "{reason}");
+        engine.shutdown(Duration::ZERO).await;
     }
 }

@@ -56,6 +56,17 @@ impl Drop for SocketFile {
     }
 }
 
+/// What can be told before anything is opened.
+///
+/// # Errors
+/// What cannot be had.
+pub fn check(config: &DaemonConfig) -> Result<(), Failure> {
+    if config.listen.0.is_empty() {
+        return Err(Failure::config("daemon.listen: is empty: name a unix:///path or a host:port"));
+    }
+    socket_group(config).map(drop)
+}
+
 /// Opens every address of the configuration; or takes the sockets that systemd opened, if it did.
 ///
 /// # Errors
@@ -155,15 +166,22 @@ fn remove_if_stale(path: &Path) -> Result<(), Failure> {
 
 fn permit(path: &Path, config: &DaemonConfig) -> Result<(), Failure> {
     let refuse = |key: &str, what: String| Failure::config(format!("daemon.{key}: {what}"));
-    if !config.socket_group.is_empty() {
-        let group = group_id(&config.socket_group).ok_or_else(|| {
-            refuse("socket_group", format!("`{}` is no group of this machine", config.socket_group))
-        })?;
+    if let Some(group) = socket_group(config)? {
         std::os::unix::fs::chown(path, None, Some(group))
             .map_err(|error| refuse("socket_group", format!("{}: {error}", config.socket_group)))?;
     }
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(config.socket_mode.0))
         .map_err(|error| refuse("socket_mode", error.to_string()))
+}
+
+/// The group that the socket file is to have; `None`: the process's own.
+fn socket_group(config: &DaemonConfig) -> Result<Option<u32>, Failure> {
+    let name = &config.socket_group;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let unknown = || Failure::config(format!("daemon.socket_group: `{name}` is no group of this machine"));
+    group_id(name).map(Some).ok_or_else(unknown)
 }
 
 /// A group's number, from its number or its name in the local file of groups.

@@ -9,6 +9,7 @@ mod grpc;
 mod guard;
 mod http;
 mod life;
+mod limits;
 mod listen;
 mod notify;
 #[cfg(feature = "otlp")]
@@ -55,7 +56,7 @@ fn run(args: Args, config: Config) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::failed(format!("no threads: {error}")))?;
     #[cfg(feature = "otlp")]
-    let (_collector, extra) = match config.telemetry.otlp_endpoint.as_str() {
+    let (collector, extra) = match config.telemetry.otlp_endpoint.as_str() {
         "" => (None, None),
         endpoint => {
             let _runtime = runtime.enter();
@@ -66,6 +67,9 @@ fn run(args: Args, config: Config) -> Result<(), Failure> {
     let extra = None;
     let telemetry = cuzk::telemetry::init_with(&config.logging, extra)?;
     let ended = runtime.block_on(life::run(args, config, telemetry.filter(), signals));
+    // While the runtime still sends.
+    #[cfg(feature = "otlp")]
+    drop(collector);
     // A caller that holds a connection open does not hold the process.
     runtime.shutdown_background();
     ended

@@ -1,4 +1,6 @@
-//! Spans of calls and jobs to an OpenTelemetry collector, in builds with the feature `otlp`.
+//! Spans of jobs, their partitions and stages to an OpenTelemetry collector, in builds with the feature `otlp`.
+
+use std::time::Duration;
 
 use cuzk::telemetry::ExtraLayer;
 use opentelemetry::trace::TracerProvider;
@@ -8,7 +10,10 @@ use opentelemetry_sdk::Resource;
 
 use crate::failure::Failure;
 
-/// Keeps spans flowing. Shut down last: what is still buffered is sent then.
+/// What the last spans may take: a collector that does not answer must not hold up the end.
+const LAST_SPANS: Duration = Duration::from_secs(2);
+
+/// Keeps spans flowing. Dropped at the end, while the runtime that sends is still there: what is buffered is sent then.
 pub struct Collector {
     provider: SdkTracerProvider,
 }
@@ -37,7 +42,7 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        if let Err(error) = self.provider.shutdown() {
+        if let Err(error) = self.provider.shutdown_with_timeout(LAST_SPANS) {
             eprintln!("warning: the last spans were not sent: {error}");
         }
     }

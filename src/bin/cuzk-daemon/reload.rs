@@ -14,11 +14,12 @@ pub struct Reloaded {
 }
 
 /// Keys that are looked at whenever they are needed, or are handed to whoever uses them below.
-const APPLIED: [&str; 12] = [
+const APPLIED: [&str; 13] = [
     "logging.level",
     "daemon.token_file",
     "daemon.drain_limit_s",
     "daemon.max_calls_per_s",
+    "daemon.max_calls_per_s_per_connection",
     // Those of `Config::runtime_settings`.
     "scheduler.max_queued_jobs",
     "scheduler.max_attempts",
@@ -60,6 +61,7 @@ pub fn apply(
     next.daemon.token_file = new.daemon.token_file;
     next.daemon.drain_limit_s = new.daemon.drain_limit_s;
     next.daemon.max_calls_per_s = new.daemon.max_calls_per_s;
+    next.daemon.max_calls_per_s_per_connection = new.daemon.max_calls_per_s_per_connection;
     let aging_step_s = current.scheduler.aging_step_s;
     next.scheduler = cuzk::config::SchedulerConfig { aging_step_s, ..new.scheduler };
     next.srs.idle_limit_s = new.srs.idle_limit_s;

@@ -5,9 +5,9 @@ use std::sync::{PoisonError, RwLock};
 
 use cuzk::config::{DaemonConfig, ListenAddress};
 use subtle::{Choice, ConstantTimeEq};
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
-use crate::failure::Failure;
+use crate::failure::{with_sources, Failure};
 
 /// Shorter ones can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -46,7 +46,7 @@ pub fn check_exposure(config: &DaemonConfig) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The file that cannot be read.
-pub fn tls(config: &DaemonConfig) -> Result<Option<ServerTlsConfig>, Failure> {
+fn tls(config: &DaemonConfig) -> Result<Option<ServerTlsConfig>, Failure> {
     if config.tls_cert.is_empty() {
         return Ok(None);
     }
@@ -62,6 +62,19 @@ pub fn tls(config: &DaemonConfig) -> Result<Option<ServerTlsConfig>, Failure> {
         tls = tls.client_ca_root(Certificate::from_pem(read("tls_client_ca", &config.tls_client_ca)?));
     }
     Ok(Some(tls))
+}
+
+/// The server with TLS as configured, on addresses of the network.
+///
+/// # Errors
+/// The file that cannot be read, or what is wrong with what it holds.
+pub fn with_tls(server: Server, config: &DaemonConfig) -> Result<Server, Failure> {
+    let Some(tls) = tls(config)? else { return Ok(server) };
+    server.tls_config(tls).map_err(|error| {
+        let files = [&config.tls_cert, &config.tls_key, &config.tls_client_ca].map(String::as_str).join(" ");
+        let what = with_sources(&error);
+        Failure::config(format!("daemon.tls_cert, tls_key, tls_client_ca ({}): {what}", files.trim_end()))
+    })
 }
 
 /// The bearer tokens that are good now. Never printed.

@@ -14,15 +14,12 @@ use tonic_health::ServingStatus;
 
 use crate::connection::incoming;
 use crate::daemon::Daemon;
-use crate::failure::Failure;
+use crate::failure::{with_sources, Failure};
 use crate::grpc::Service;
-use crate::guard::{Guard, Limits};
+use crate::guard::Guard;
+use crate::limits::Limits;
 use crate::listen::Listener;
 use crate::{http, security};
-
-/// How often a silent connection is asked whether it lives, and how long it may take to say so.
-const KEEPALIVE: Duration = Duration::from_secs(30);
-const KEEPALIVE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Bytes that one call, and one connection, may send before it is told to go on. Small enough that many calls together
 /// hold little, large enough for 256 MiB to come at the speed of a local socket.
@@ -45,11 +42,8 @@ pub fn grpc(
     let is_local_file = matches!(listener, Listener::Unix { .. });
     let address = listener.address();
     let mut server = Server::builder();
-    if let Some(tls) = security::tls(&config.daemon)?.filter(|_| !is_local_file) {
-        let refuse = |error: tonic::transport::Error| {
-            Failure::config(format!("daemon.tls_cert: {}", with_sources(&error)))
-        };
-        server = server.tls_config(tls).map_err(refuse)?;
+    if !is_local_file {
+        server = security::with_tls(server, &config.daemon)?;
     }
     let guard = Guard { daemon: Arc::clone(daemon), limits: Arc::clone(limits), needs_token: !is_local_file };
     let mut server = server
@@ -57,12 +51,12 @@ pub fn grpc(
         .http2_max_header_list_size(u32::try_from(config.daemon.max_header_bytes.0).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE_LIMIT))
+        // A silent connection is asked whether it lives; one that stopped in the middle of a frame cannot say so.
+        .http2_keepalive_interval(Some(limits.slow_client))
+        .http2_keepalive_timeout(Some(limits.slow_client))
         .layer(guard);
     let routes = routes(daemon, state)?;
-    let beginning = Duration::from_secs(config.daemon.slow_client_limit_s);
-    let incoming = incoming(listener, Arc::clone(places), beginning);
+    let incoming = incoming(listener, Arc::clone(places), Arc::clone(limits));
     Ok(async move {
         let served = server.add_routes(routes).serve_with_incoming_shutdown(incoming, stop).await;
         served.map_err(|error| Failure::failed(format!("{address}: {}", with_sources(&error))))
@@ -115,29 +109,19 @@ async fn keep_health(daemon: Arc<Daemon>, reporter: HealthReporter) {
 }
 
 /// Serves HTTP until `stop` ends.
-///
-/// # Errors
-/// If serving fails.
 pub async fn http(
     daemon: Arc<Daemon>,
     listener: tokio::net::TcpListener,
     state: http::State,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), Failure> {
+) {
     let address = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
     tracing::info!(address, "serving HTTP");
+    let config = daemon.config();
+    let limits = http::Limits {
+        patience: Duration::from_secs(config.daemon.slow_client_limit_s),
+        head_bytes: usize::try_from(config.daemon.max_header_bytes.0).unwrap_or(usize::MAX),
+    };
     let allow = Arc::new(move |authorization: Option<&[u8]>| daemon.tokens.allow(authorization));
-    let served = axum::serve(listener, http::router(state, allow)).with_graceful_shutdown(stop).await;
-    served.map_err(|error| Failure::failed(format!("{address}: {error}")))
-}
-
-/// An error with what it came from: the library's own says "transport error" alone.
-fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text += &format!(": {error}");
-        source = error.source();
-    }
-    text
+    http::serve(listener, http::router(state, allow), limits, stop).await;
 }

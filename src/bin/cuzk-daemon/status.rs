@@ -118,36 +118,21 @@ fn srs(circuit: &CircuitStatus, status: &EngineStatus) -> v1::SrsStatus {
     }
 }
 
-fn totals(totals: &EngineTotals) -> v1::Totals {
-    let EngineTotals {
-        accepted,
-        attached,
-        refused,
-        recovered,
-        completed,
-        failed,
-        cancelled,
-        deadline_exceeded,
-        dispatched,
-        fallback,
-        retried,
-        invalid_proofs,
-        late_results,
-    } = *totals;
+fn totals(of: &EngineTotals) -> v1::Totals {
     v1::Totals {
-        accepted,
-        attached,
-        refused,
-        recovered,
-        completed,
-        failed,
-        cancelled,
-        deadline_exceeded,
-        dispatched,
-        fallback,
-        retried,
-        invalid_proofs,
-        late_results,
+        accepted: of.accepted,
+        attached: of.attached,
+        refused: of.refused,
+        recovered: of.recovered,
+        completed: of.completed,
+        failed: of.failed,
+        cancelled: of.cancelled,
+        deadline_exceeded: of.deadline_exceeded,
+        dispatched: of.dispatched,
+        fallback: of.fallback,
+        retried: of.retried,
+        invalid_proofs: of.invalid_proofs,
+        late_results: of.late_results,
     }
 }
 

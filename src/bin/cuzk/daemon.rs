@@ -10,7 +10,7 @@
 
 mod follow;
 mod jobs;
-#[path = "../shared/daemon_options.rs"]
+#[path = "../common/daemon_options.rs"]
 mod options;
 mod snapshot;
 mod status;

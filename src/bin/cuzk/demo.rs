@@ -84,7 +84,8 @@ impl Demo<'_> {
         let fresh = self.prove(example, unpacked, false)?;
         ui::out(&format!("   proved with fresh randomness in {}", fresh.time))?;
         let workload = manifest.request(0, &unpacked.join(example.folder))?.decode(self.dir)?;
-        let vk = verify::read_key(&self.dir.join(manifest.circuit_spec()?.vk_file()))?;
+        let circuit = manifest.circuit_spec()?;
+        let vk = verify::read_key(&self.dir.join(circuit.vk_file()), &circuit)?;
         let verified = verify::verify(workload.as_ref(), &vk, &fresh.proof)?;
         ui::out(&format!(
             "   verified by cuzk in {} and by Filecoin's own verifier in {}",

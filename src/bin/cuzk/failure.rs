@@ -165,6 +165,7 @@ impl From<ParamsError> for Failure {
             ParamsError::Manifest { .. } => (EXIT_USAGE, "manifest".to_owned()),
             ParamsError::Unpublished { circuit, .. } => (EXIT_USAGE, circuit.clone()),
             ParamsError::Mirror { url, .. } => (EXIT_USAGE, url.clone()),
+            ParamsError::Certificates { path, .. } => (EXIT_USAGE, path.display().to_string()),
             ParamsError::Space { dir, .. } => (EXIT_USAGE, dir.display().to_string()),
             ParamsError::Wrong { path, .. } => (EXIT_INPUT, path.display().to_string()),
             ParamsError::Io { path, .. } if error.class() == ErrorClass::Caller => {
@@ -210,7 +211,7 @@ impl From<EngineError> for Failure {
             EngineError::FailedBefore { at, .. } => {
                 Self { code: EXIT_PROVING, class, message, at: at.to_string() }
             }
-            EngineError::Schedule(_) | EngineError::Internal { .. } => {
+            EngineError::Schedule(_) | EngineError::NoAnswer { .. } | EngineError::Internal { .. } => {
                 Self { code: EXIT_PROVING, class, message, at: "engine".to_owned() }
             }
         }

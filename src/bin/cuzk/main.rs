@@ -17,7 +17,7 @@ mod input;
 mod inspect;
 mod interrupt;
 #[cfg(feature = "daemon")]
-#[path = "../shared/manual.rs"]
+#[path = "../common/manual.rs"]
 mod manual;
 mod options;
 mod params;

@@ -1,8 +1,9 @@
-//! `cuzk params`: fetching, making, listing and checking parameter files.
+//! `cuzk params`: fetching, making, folding, listing and checking parameter files.
 
 mod check;
 #[cfg(feature = "fetch")]
 mod fetch;
+mod fold;
 mod make;
 
 use std::fs;
@@ -24,7 +25,7 @@ use crate::ui::{self, Ui};
 
 pub use make::Maker;
 
-/// Fetch Filecoin's parameter files, or make test parameters; list and check what is there
+/// Fetch Filecoin's parameter files, or make test parameters; fold, list and check what is there
 #[derive(Args)]
 pub struct ParamsArgs {
     #[command(subcommand)]
@@ -36,6 +37,7 @@ enum ParamsCommand {
     #[cfg(feature = "fetch")]
     Fetch(fetch::FetchArgs),
     Generate(GenerateArgs),
+    Fold(fold::FoldArgs),
     List(ListArgs),
     Check(check::CheckArgs),
 }
@@ -48,6 +50,9 @@ struct GenerateArgs {
     circuits: Vec<String>,
     #[command(flatten)]
     params: ParamsOption,
+    /// What makes the points; the bytes are the same
+    #[arg(long, value_enum, value_name = "DEVICE", default_value_t)]
+    device: make::MakerDevice,
     /// Replace files that are there already, whatever they are
     #[arg(long)]
     force: bool,
@@ -71,8 +76,9 @@ pub fn run(args: &ParamsArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
             let dir = args.params.dir(config);
             let specs = select(&args.circuits)?;
             let interrupts = Interrupts::install()?;
-            Maker::new(&dir, args.force, ui, &interrupts).make_all(&specs)
+            Maker::new(&dir, args.force, ui, &interrupts).on(args.device).make_all(&specs)
         }
+        ParamsCommand::Fold(args) => fold::run(args, config, ui),
         ParamsCommand::List(args) => list(&args.params.dir(config), args.json, ui),
         ParamsCommand::Check(args) => check::run(args, config, ui),
     }
@@ -155,7 +161,7 @@ fn list(dir: &Path, as_json: bool, ui: Ui) -> Result<(), Failure> {
         .collect();
     ui::out(&ui::table(&["circuit", "params", "size", "vk"], &rows))?;
     if found.iter().all(|file| file.bytes.is_none()) {
-        ui::out("none there: `cuzk params fetch` gets Filecoin's; `cuzk params generate wpost-2k` makes test parameters, in seconds")
+        ui::out("none there: `cuzk params fetch` gets Filecoin's; `cuzk params generate wpost-2k` makes TEST parameters, in seconds")
     } else {
         ui::out("`cuzk params check` reads the files and says which are right")
     }

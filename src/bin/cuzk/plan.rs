@@ -5,8 +5,9 @@ use cuzk::actors::gpu_device::DeviceConfig;
 use cuzk::circuits::CircuitSpec;
 use cuzk::config::ByteSize;
 use cuzk::engine::memory::HostBudgets;
-use cuzk::policy::capacity::{capacity, Capacity, CircuitFigures, Machine};
-use cuzk::policy::plan::{ShapeSummary, SrsSummary};
+use cuzk::policy::batch::BatchPolicy;
+use cuzk::policy::capacity::{capacity, Capacity, CircuitFigures, DeviceCapacity, Machine};
+use cuzk::policy::plan::{EvaluationSummary, ShapeSummary, SrsSummary};
 use serde_json::json;
 
 use crate::circuits::select;
@@ -45,6 +46,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         device_budget_bytes: DeviceConfig::default().budget_bytes_of(args.vram.0),
         host_budget_bytes: HostBudgets::of(args.ram.0, false).engine_bytes,
         num_lanes: args.lanes,
+        batch_partitions: BatchPolicy::default().max_partitions,
     };
     match capacity(&machine, &circuit) {
         Ok(answer) if args.json => ui::out(&json!({ "fits": true, "plan": answer }).to_string()),
@@ -74,7 +76,7 @@ pub fn figures(spec: &CircuitSpec) -> Result<CircuitFigures, Failure> {
             num_rows: sizes.constraints + sizes.num_inputs,
             num_inputs: sizes.num_inputs,
             num_aux: sizes.num_aux,
-            evaluation: None,
+            evaluation: EvaluationSummary::known(sizes.num_dense, sizes.image_bytes),
         },
         srs: SrsSummary::new([h, l, a, b, b]),
         host_circuit_bytes: memory.srs_bytes + memory.shape_bytes.unwrap_or(0),
@@ -82,14 +84,15 @@ pub fn figures(spec: &CircuitSpec) -> Result<CircuitFigures, Failure> {
     })
 }
 
-fn print(answer: &Capacity) -> Result<(), Failure> {
+/// What is said line by line: what of, and what.
+fn figure_rows(answer: &Capacity) -> Vec<(&'static str, String)> {
     let Capacity { device, host, speed, .. } = answer;
     let resident = match device.resident.len() {
         0 => "none".to_owned(),
         _ => device.resident.join(", "),
     };
     let ms = |ms: f64| ui::duration(std::time::Duration::from_secs_f64(ms / 1000.0));
-    let lines = [
+    vec![
         (
             "circuit",
             format!("{}, {}", answer.circuit, ui::count(answer.partitions_per_job.into(), "partition")),
@@ -113,8 +116,9 @@ fn print(answer: &Capacity) -> Result<(), Failure> {
             ),
         ),
         ("  needs at least", ui::bytes(device.least_budget_bytes)),
-        ("  queries kept", format!("{resident} ({})", ui::bytes(device.resident_bytes))),
-        ("  copied each time", ui::bytes(device.streamed_bytes)),
+        ("  kept on it", format!("{resident} ({})", ui::bytes(device.resident_bytes))),
+        ("  copied each time", copied_each_time(device)),
+        ("  row values", format!("made by the {}", device.evaluation)),
         (
             "host",
             format!(
@@ -129,11 +133,28 @@ fn print(answer: &Capacity) -> Result<(), Failure> {
         ("job alone", ms(speed.job_ms)),
         ("jobs per hour", format!("{}, if the host makes witnesses that fast", speed.jobs_per_hour)),
         ("source", speed.source.to_owned()),
-    ];
+    ]
+}
+
+/// What a card streams, and what of it for how many partitions.
+fn copied_each_time(device: &DeviceCapacity) -> String {
+    let each = ui::bytes(device.streamed_bytes);
+    match device.shared_by {
+        1 => each,
+        members => format!(
+            "{each}, and {} for {} together",
+            ui::bytes(device.shared_bytes),
+            ui::count(members.into(), "partition")
+        ),
+    }
+}
+
+fn print(answer: &Capacity) -> Result<(), Failure> {
     let rows: Vec<Vec<String>> =
-        lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+        figure_rows(answer).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     ui::out(&ui::columns(&rows))?;
-    let stages: Vec<Vec<String>> = device
+    let stages: Vec<Vec<String>> = answer
+        .device
         .stages
         .iter()
         .map(|stage| vec![stage.stage.to_owned(), ui::bytes(stage.work_bytes), format!("{} ms", stage.ms)])

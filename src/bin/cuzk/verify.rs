@@ -7,7 +7,7 @@ use clap::Args;
 use cuzk::circuits::check::{check_proof, CheckError, Checked};
 use cuzk::circuits::manifest::Manifest;
 use cuzk::circuits::request::json_text;
-use cuzk::circuits::Workload;
+use cuzk::circuits::{CircuitSpec, Workload};
 use cuzk::config::Config;
 use cuzk::groth16::proof::PROOF_BYTES;
 use cuzk::groth16::srs_file::read_vk;
@@ -96,7 +96,7 @@ impl Inputs {
         let statements = decode(&manifest, args, params)?;
         check_length(&args.proof, &proof, &statements)?;
         let vk_path = params.join(circuit.vk_file());
-        let vk = read_key(&vk_path)?;
+        let vk = read_key(&vk_path, &circuit)?;
         Ok(Self { manifest, statements, proof, vk, vk_path })
     }
 
@@ -138,13 +138,14 @@ pub fn verify(workload: &dyn Workload, vk: &VerifyingKey, proof: &[u8]) -> Resul
     })
 }
 
-/// The verifying key, with what to do if it is not there.
-pub fn read_key(path: &Path) -> Result<VerifyingKey, Failure> {
+/// The verifying key of a circuit, with what to do if it is not there.
+pub fn read_key(path: &Path, circuit: &CircuitSpec) -> Result<VerifyingKey, Failure> {
     if !files::is_there(path)? {
+        let advice = circuit.how_to_get_params();
         return Err(Failure::input(
             path.display().to_string(),
             format!(
-                "{}: verifying key not found: name its folder with --params, or `cuzk params generate`",
+                "{}: verifying key not found: {advice}, or name its folder with --params",
                 path.display()
             ),
         ));

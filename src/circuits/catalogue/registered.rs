@@ -2,9 +2,13 @@
 
 use std::fmt;
 
-use filecoin_proofs_api::{RegisteredPoStProof, RegisteredSealProof};
+use filecoin_proofs::constants::{
+    WINDOW_POST_CHALLENGE_COUNT, WINNING_POST_CHALLENGE_COUNT, WINNING_POST_SECTOR_COUNT,
+};
+use filecoin_proofs::{PoRepConfig, PoStConfig, PoStType};
+use storage_proofs_core::api_version::{ApiFeature, ApiVersion};
 
-use super::{ProofKind, SectorSize};
+use super::{CircuitSpec, ProofKind, SectorSize};
 use crate::error::RequestError;
 
 /// Versions of a kind's proof. They share the circuit; challenges, graph or aggregation differ.
@@ -131,72 +135,47 @@ impl RegisteredProof {
         }
     }
 
-    /// The library's name for a PoRep; `None` for the other kinds.
-    pub(crate) fn as_seal_proof(&self) -> Option<RegisteredSealProof> {
-        use RegisteredSealProof as R;
-        let versions: [R; 4] = match self.sector_size {
-            SectorSize::Size2KiB => [
-                R::StackedDrg2KiBV1,
-                R::StackedDrg2KiBV1_1,
-                R::StackedDrg2KiBV1_1_Feat_SyntheticPoRep,
-                R::StackedDrg2KiBV1_2_Feat_NonInteractivePoRep,
-            ],
-            SectorSize::Size8MiB => [
-                R::StackedDrg8MiBV1,
-                R::StackedDrg8MiBV1_1,
-                R::StackedDrg8MiBV1_1_Feat_SyntheticPoRep,
-                R::StackedDrg8MiBV1_2_Feat_NonInteractivePoRep,
-            ],
-            SectorSize::Size512MiB => [
-                R::StackedDrg512MiBV1,
-                R::StackedDrg512MiBV1_1,
-                R::StackedDrg512MiBV1_1_Feat_SyntheticPoRep,
-                R::StackedDrg512MiBV1_2_Feat_NonInteractivePoRep,
-            ],
-            SectorSize::Size32GiB => [
-                R::StackedDrg32GiBV1,
-                R::StackedDrg32GiBV1_1,
-                R::StackedDrg32GiBV1_1_Feat_SyntheticPoRep,
-                R::StackedDrg32GiBV1_2_Feat_NonInteractivePoRep,
-            ],
-            SectorSize::Size64GiB => [
-                R::StackedDrg64GiBV1,
-                R::StackedDrg64GiBV1_1,
-                R::StackedDrg64GiBV1_1_Feat_SyntheticPoRep,
-                R::StackedDrg64GiBV1_2_Feat_NonInteractivePoRep,
-            ],
+    /// The library's settings for a PoRep; those that `filecoin-proofs-api` gives (`registry.rs`, `as_v1_config`).
+    ///
+    /// # Panics
+    /// For the other kinds.
+    pub fn porep_config(&self) -> PoRepConfig {
+        assert_eq!(self.kind, ProofKind::PorepSealCommit, "{self}");
+        let (api_version, api_features) = match self.version {
+            ProofVersion::V1 => (ApiVersion::V1_0_0, vec![]),
+            ProofVersion::V1_1 => (ApiVersion::V1_1_0, vec![]),
+            ProofVersion::SyntheticPoRep => (ApiVersion::V1_2_0, vec![ApiFeature::SyntheticPoRep]),
+            ProofVersion::NonInteractivePoRep => (ApiVersion::V1_2_0, vec![ApiFeature::NonInteractivePoRep]),
+            ProofVersion::V1_2 => unreachable!("{self}: no version of PoRep"),
         };
-        let index =
-            ProofVersion::of(ProofKind::PorepSealCommit).iter().position(|(_, v)| *v == self.version)?;
-        (self.kind == ProofKind::PorepSealCommit).then_some(versions[index])
+        // The number, then a nonce that is zero.
+        let mut porep_id = [0; 32];
+        porep_id[..8].copy_from_slice(&self.number().to_le_bytes());
+        PoRepConfig::new_groth16_with_features(self.sector_size.bytes(), porep_id, api_version, api_features)
+            .expect("one feature contradicts none")
     }
 
-    /// The library's name for a PoSt; `None` for the other kinds.
-    pub(crate) fn as_post_proof(&self) -> Option<RegisteredPoStProof> {
-        use RegisteredPoStProof as R;
-        let [winning, window_v1, window_v1_2] = match self.sector_size {
-            SectorSize::Size2KiB => {
-                [R::StackedDrgWinning2KiBV1, R::StackedDrgWindow2KiBV1, R::StackedDrgWindow2KiBV1_2]
+    /// The library's settings for a PoSt; those that `filecoin-proofs-api` gives (`registry.rs`, `as_v1_config`).
+    ///
+    /// # Panics
+    /// For the other kinds.
+    pub fn post_config(&self) -> PoStConfig {
+        let (typ, challenge_count, sector_count) = match self.kind {
+            ProofKind::WinningPost => {
+                (PoStType::Winning, WINNING_POST_CHALLENGE_COUNT, WINNING_POST_SECTOR_COUNT)
             }
-            SectorSize::Size8MiB => {
-                [R::StackedDrgWinning8MiBV1, R::StackedDrgWindow8MiBV1, R::StackedDrgWindow8MiBV1_2]
+            ProofKind::WindowPostPartition => {
+                let sectors = CircuitSpec::new(self.kind, self.sector_size).max_sectors() as usize;
+                (PoStType::Window, WINDOW_POST_CHALLENGE_COUNT, sectors)
             }
-            SectorSize::Size512MiB => {
-                [R::StackedDrgWinning512MiBV1, R::StackedDrgWindow512MiBV1, R::StackedDrgWindow512MiBV1_2]
-            }
-            SectorSize::Size32GiB => {
-                [R::StackedDrgWinning32GiBV1, R::StackedDrgWindow32GiBV1, R::StackedDrgWindow32GiBV1_2]
-            }
-            SectorSize::Size64GiB => {
-                [R::StackedDrgWinning64GiBV1, R::StackedDrgWindow64GiBV1, R::StackedDrgWindow64GiBV1_2]
-            }
+            ProofKind::PorepSealCommit | ProofKind::SnapDealsUpdate => panic!("{self} is no PoSt's"),
         };
-        match (self.kind, self.version) {
-            (ProofKind::WinningPost, ProofVersion::V1) => Some(winning),
-            (ProofKind::WindowPostPartition, ProofVersion::V1) => Some(window_v1),
-            (ProofKind::WindowPostPartition, ProofVersion::V1_2) => Some(window_v1_2),
-            _ => None,
-        }
+        let api_version = match self.version {
+            ProofVersion::V1_2 => ApiVersion::V1_2_0,
+            _ => ApiVersion::V1_0_0,
+        };
+        let sector_size = filecoin_proofs::SectorSize(self.sector_size.bytes());
+        PoStConfig { sector_size, challenge_count, sector_count, typ, priority: true, api_version }
     }
 }
 

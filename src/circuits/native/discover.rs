@@ -106,10 +106,17 @@ pub(super) fn discover(seed: u64) -> Result<Layouts, DiscoveryError> {
 fn discover_block(kind: BlockKind, rng: &mut ChaCha8Rng) -> Result<BlockLayout, DiscoveryError> {
     let samples: Vec<BlockSample> =
         (0..NUM_SAMPLES).map(|_| BlockSample::new(kind, rng.gen_range(1..=11), || rng.gen())).collect();
-    let variables = variable_fingerprints(&samples)?;
-    let signals = signal_fingerprints(&samples);
+    match_variables(&samples, &signal_fingerprints(&samples))
+}
+
+/// The runs of `signals` that the block's variables are.
+fn match_variables(
+    samples: &[BlockSample],
+    signals: &[[u128; SIGNAL_BITS]],
+) -> Result<BlockLayout, DiscoveryError> {
+    let variables = variable_fingerprints(samples)?;
     let mut places: HashMap<u128, Vec<Place>> = HashMap::new();
-    for (place, fingerprint) in Place::all(&signals) {
+    for (place, fingerprint) in Place::all(signals) {
         places.entry(fingerprint).or_default().push(place);
     }
     let mut runs = Vec::new();
@@ -118,14 +125,14 @@ fn discover_block(kind: BlockKind, rng: &mut ChaCha8Rng) -> Result<BlockLayout, 
         let candidates = places.get(&variables[at]).map_or(&[][..], Vec::as_slice);
         let longest = candidates
             .iter()
-            .map(|place| (place, place.fitting(&signals, &variables[at..])))
+            .map(|place| (place, place.fitting(signals, &variables[at..])))
             // Of equally long runs the first: signals are in the order of the computation.
             .rev()
             .max_by_key(|(_, len)| *len);
         let Some((place, len)) = longest else {
-            let aux = samples[0].num_inputs() + at;
+            let (block, aux) = (samples[0].kind.name(), samples[0].num_inputs() + at);
             let name = variable_name(synthesis(samples[0].clone()), aux);
-            return Err(DiscoveryError::Unmatched { block: kind.name(), aux: at, name });
+            return Err(DiscoveryError::Unmatched { block, aux: at, name });
         };
         runs.push(place.run(len));
         at += len;
@@ -201,7 +208,7 @@ fn signal_fingerprints(samples: &[BlockSample]) -> Vec<[u128; SIGNAL_BITS]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::circuits::native::sha256::LAYOUTS;
+    use crate::circuits::native::sha256::{signal_name, LAYOUTS};
 
     /// Words that make carries and choices as extreme as they get.
     const EXTREMES: [u32; 6] = [0, !0, 1, 1 << 31, !0 >> 1, 0x5555_5555];
@@ -224,6 +231,26 @@ mod tests {
                 "{kind:?} {first:x} {second:x}"
             );
         }
+    }
+
+    /// As in a library that allocates what the model of a block does not know.
+    #[test]
+    fn a_variable_that_is_no_signal_is_named() {
+        let mut rng = ChaCha8Rng::seed_from_u64(9);
+        let samples: Vec<BlockSample> =
+            (0..NUM_SAMPLES).map(|_| BlockSample::new(BlockKind::PairFirst, 1, || rng.gen())).collect();
+        let mut signals = signal_fingerprints(&samples);
+        match_variables(&samples, &signals).unwrap();
+        let unknown = (0..NUM_SIGNALS).find(|signal| signal_name(*signal) == "w17.s1").unwrap();
+        signals[unknown] = [0; SIGNAL_BITS];
+        let error = match_variables(&samples, &signals).unwrap_err();
+        let DiscoveryError::Unmatched { block, aux, name } = &error else { panic!("{error}") };
+        assert_eq!(*block, "pair-first");
+        // Its name is the library's own, and the message has all three.
+        let of_library = variable_name(synthesis(samples[0].clone()), samples[0].num_inputs() + aux);
+        assert_eq!(*name, of_library);
+        assert!(name.contains('/') && name.contains("xor"), "{name}");
+        assert!(error.to_string().contains(&format!("variable {aux} ({name}) is no bit")), "{error}");
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod writer;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 pub(super) use check::{check_porep, check_post, check_snap};
 pub use discover::DiscoveryError;
@@ -62,6 +63,12 @@ pub fn discover_layouts(seed: u64) -> Result<String, DiscoveryError> {
 /// The layouts that the program was built with.
 pub fn stored_layouts() -> &'static str {
     include_str!("layouts/sha256.txt")
+}
+
+/// What `work` gives, and how much of its time the calling thread spent on SHA-256 in native witnesses. Other threads'
+/// is not counted: run it in a pool of one.
+pub fn time_sha256<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    sha256::time_blocks(work)
 }
 
 /// Witnesses that the library had to make, since the program was started.

@@ -5,9 +5,11 @@
 //! found by [`super::discover`] and stored in `layouts/sha256.txt`. There is one per [`BlockKind`], since constants in
 //! a block's message and state allocate nothing.
 
+use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use blstrs::Scalar;
 use ff::PrimeField;
@@ -322,6 +324,19 @@ impl FromStr for Layouts {
     }
 }
 
+thread_local! {
+    /// Time spent in blocks by this thread, while it is measured.
+    static IN_BLOCKS: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// What `work` gives, and how much of its time the calling thread spent in SHA-256 blocks: computed, and put in the
+/// order of their variables.
+pub(super) fn time_blocks<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    IN_BLOCKS.set(Some(Duration::ZERO));
+    let made = work();
+    (made, IN_BLOCKS.take().unwrap_or_default())
+}
+
 /// A message that is being hashed.
 struct Hashing<'l> {
     layouts: &'l Layouts,
@@ -337,9 +352,13 @@ impl Hashing<'static> {
 
 impl Hashing<'_> {
     fn block(&mut self, writer: &mut Writer<'_>, kind: BlockKind, left: NodeWords, right: NodeWords) {
+        let begun = IN_BLOCKS.get().map(|before| (before, Instant::now()));
         compress(&mut self.state, &block(left, right), &mut self.signals);
         let layout = self.layouts.of(kind);
         writer.many_bits(layout.num_variables(), layout.values(&self.signals));
+        if let Some((before, begun)) = begun {
+            IN_BLOCKS.set(Some(before + begun.elapsed()));
+        }
     }
 
     /// Packs the digest's low 254 bits into a number.

@@ -9,7 +9,7 @@ use crate::error::SynthesisError;
 use crate::groth16::packed::{PackedWitness, VariableClasses};
 use crate::groth16::sink::{self, Sink, Synthesis, Wants};
 
-/// Compares `witness` with what `circuit` allocates.
+/// Compares `witness` with what `circuit` allocates; up to `limit` private variables, where the synthesis is ended.
 ///
 /// # Errors
 /// [`SynthesisError::Circuit`]: what differs first.
@@ -20,18 +20,23 @@ pub(in crate::circuits) fn compare_streamed(
     circuit: Synthesis<'_>,
     witness: &PackedWitness,
     classes: &VariableClasses,
+    limit: Option<usize>,
 ) -> Result<(), SynthesisError> {
     assert!(witness.fits(classes), "the witness is of the circuit that the classes are of");
     let mut comparing =
-        Comparing { witness, classes, num_inputs: 0, num_aux: 0, num_dense: 0, difference: None };
+        Comparing { witness, classes, limit, num_inputs: 0, num_aux: 0, num_dense: 0, difference: None };
     comparing.check_input(Scalar::ONE);
-    sink::synthesize(circuit, &mut comparing)?;
+    let synthesized = sink::synthesize(circuit, &mut comparing);
+    if !comparing.is_at_limit() {
+        synthesized?;
+    }
     comparing.finish().map_err(SynthesisError::Circuit)
 }
 
 struct Comparing<'w> {
     witness: &'w PackedWitness,
     classes: &'w VariableClasses,
+    limit: Option<usize>,
     num_inputs: usize,
     num_aux: usize,
     num_dense: usize,
@@ -61,6 +66,10 @@ impl Comparing<'_> {
         self.num_aux += 1;
     }
 
+    fn is_at_limit(&self) -> bool {
+        self.limit.is_some_and(|limit| self.num_aux >= limit)
+    }
+
     fn note(&mut self, what: impl FnOnce(&Self) -> String) {
         if self.difference.is_none() {
             self.difference = Some(what(self));
@@ -70,6 +79,9 @@ impl Comparing<'_> {
     fn finish(self) -> Result<(), String> {
         if let Some(difference) = self.difference {
             return Err(difference);
+        }
+        if self.is_at_limit() {
+            return Ok(());
         }
         for (what, has, needs) in [
             ("public inputs", self.witness.inputs.len(), self.num_inputs),
@@ -89,6 +101,10 @@ impl Sink for Comparing<'_> {
     }
 
     fn aux(&mut self, _: usize, value: Option<Scalar>) -> Result<(), CircuitError> {
+        if self.is_at_limit() {
+            // Any error ends the synthesis.
+            return Err(CircuitError::Unsatisfiable);
+        }
         self.check_aux(value.ok_or(CircuitError::AssignmentMissing)?);
         Ok(())
     }
@@ -133,7 +149,8 @@ mod tests {
         let compare = |circuit: Small, spoil: fn(&mut PackedWitness)| {
             let mut witness = witness.clone();
             spoil(&mut witness);
-            compare_streamed(sink::synthesis(circuit), &witness, &classes).map_err(|error| error.to_string())
+            compare_streamed(sink::synthesis(circuit), &witness, &classes, None)
+                .map_err(|error| error.to_string())
         };
         let said = |what: &str| Err(format!("circuit refused its inputs: {what}"));
         assert_eq!(compare(circuit, |_| ()), Ok(()));
@@ -144,6 +161,10 @@ mod tests {
             compare(circuit, |witness| witness.inputs[1] = Scalar::ONE),
             said("public input 1 differs")
         );
+        let last_differs = Small { last: 8, ..circuit };
+        let compare_first =
+            |limit| compare_streamed(sink::synthesis(last_differs), &witness, &classes, Some(limit)).is_ok();
+        assert_eq!([1, 2, 3, 4].map(compare_first), [true, true, false, false]);
         let more = |witness: &mut PackedWitness| witness.inputs.push(Scalar::ONE);
         assert_eq!(compare(circuit, more), said("the circuit has 2 public inputs, the witness 3"));
     }

@@ -11,6 +11,7 @@ use storage_proofs_core::merkle::MerkleProofTrait;
 use super::library_form::{library_proof, parents};
 use super::{Column, Partition, PublicInputs, PublicParams, VanillaProof};
 use crate::circuits::library::refused_request;
+use crate::circuits::parallel;
 use crate::circuits::vanilla::c1::ChallengeProof;
 use crate::circuits::vanilla::{check_path, refuse, SectorTree};
 use crate::error::RequestError;
@@ -43,10 +44,14 @@ pub(super) fn check_partition<Tree: SectorTree>(
             "comm_r is not the hash of the roots of its column and replica trees",
         );
     }
-    for (challenge, (proof, &leaf)) in proofs.iter().zip(&challenged).enumerate() {
+    // Eight milliseconds of a core each at 32 GiB, of which a job has 180.
+    let checked = parallel::map(proofs.len(), &|challenge| {
         let at = format!("partition {number} challenge {challenge}");
-        check_challenge(&at, proof, leaf, params, inputs, &comm_c, &comm_r_last)?;
-    }
+        let (proof, leaf) = (&proofs[challenge], challenged[challenge]);
+        check_challenge(&at, proof, leaf, params, inputs, &comm_c, &comm_r_last)
+    });
+    // The first one's error, whichever came first.
+    checked.into_iter().collect::<Result<(), _>>()?;
     Ok(Partition { proofs, challenges })
 }
 

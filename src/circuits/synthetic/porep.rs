@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonHasher};
 use filecoin_hashers::sha256::Sha256Domain;
 use filecoin_hashers::{HashFunction, Hasher};
-use filecoin_proofs_api::RegisteredSealProof;
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
 use rayon::prelude::*;
@@ -24,7 +23,7 @@ use super::tree::{Poseidon, RunTree, Sha256Nodes, SparseTree};
 use super::{random_node, Facts, SyntheticJob, SyntheticOptions};
 use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
 use crate::circuits::library::refused_request;
-use crate::circuits::porep::{assemble, config, parents, public_params, Column, Columns, PublicInputs};
+use crate::circuits::porep::{assemble, parents, public_params, Column, Columns, PublicInputs};
 use crate::circuits::porep::{PublicParams, VanillaProof};
 use crate::circuits::request::{prover_id, TestScale};
 use crate::circuits::vanilla::{Node, SectorTree, TreeForm};
@@ -34,7 +33,7 @@ use crate::error::RequestError;
 /// The library's `SealCommitPhase1Output` (filecoin-proofs-api `seal.rs`), whose proofs cannot be put in from outside.
 #[derive(Serialize)]
 struct C1Output<'a, Tree: SectorTree> {
-    registered_proof: RegisteredSealProof,
+    registered_proof: String,
     /// One entry, under the name of the size's first version.
     #[serde(bound(serialize = "VanillaProof<Tree>: Serialize"))]
     vanilla_proofs: BTreeMap<String, &'a [Vec<VanillaProof<Tree>>]>,
@@ -63,15 +62,10 @@ pub(super) fn generate<Tree: SectorTree>(
         sector_size: options.sector_size,
         version: ProofVersion::V1_1,
     };
-    let config = config(&registered);
+    let config = registered.porep_config();
     let num_partitions = options.partitions.unwrap_or(usize::from(config.partitions) as u32);
     let params = public_params::<Tree>(&config, spec, num_partitions as usize).map_err(refused_request)?;
-    let sealing = Sealing {
-        miner_id: 1000 + u64::from(rng.next_u32() % 1_000_000),
-        sector_number: 1 + u64::from(rng.next_u32() % 1_000_000),
-        ticket: random_node(&mut rng),
-        seed: random_node(&mut rng),
-    };
+    let sealing = Sealing::draw(&mut rng);
     let data = RunTree::build::<Sha256Nodes>(TreeForm::data(options.sector_size), vec![[0; 32]]);
     let replica_id: PoseidonDomain = generate_replica_id::<PoseidonHasher, _>(
         &prover_id(sealing.miner_id),
@@ -99,7 +93,7 @@ pub(super) fn generate<Tree: SectorTree>(
     );
     let first_version = RegisteredProof { version: ProofVersion::V1, ..registered };
     let c1 = C1Output {
-        registered_proof: registered.as_seal_proof().expect("it is a PoRep's"),
+        registered_proof: registered.name(),
         vanilla_proofs: BTreeMap::from([(first_version.name(), proofs.as_slice())]),
         comm_r: comm_r.into(),
         comm_d: data.root(),
@@ -117,14 +111,25 @@ pub(super) fn generate<Tree: SectorTree>(
         test_scale: test_scale(options, spec, num_partitions),
         ..FilecoinRequest::default()
     };
-    let facts = Facts::new()
-        .number("sector_number", sealing.sector_number)
-        .node("ticket", sealing.ticket)
-        .node("seed", sealing.seed)
-        .node("comm_d", c1.comm_d)
-        .node("comm_r", c1.comm_r)
-        .node("replica_id", replica_id.into());
+    let facts = sealing.facts().node("comm_d", c1.comm_d).node("comm_r", c1.comm_r);
+    let facts = facts.node("replica_id", replica_id.into());
     Ok(SyntheticJob::new(options, registered, request, facts))
+}
+
+impl Sealing {
+    fn draw(rng: &mut ChaCha20Rng) -> Self {
+        Self {
+            miner_id: 1000 + u64::from(rng.next_u32() % 1_000_000),
+            sector_number: 1 + u64::from(rng.next_u32() % 1_000_000),
+            ticket: random_node(rng),
+            seed: random_node(rng),
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let facts = Facts::new().number("sector_number", self.sector_number);
+        facts.node("ticket", self.ticket).node("seed", self.seed)
+    }
 }
 
 /// `None` if challenges and partitions are the network's: then the job is like any other.

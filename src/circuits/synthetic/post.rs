@@ -14,7 +14,7 @@ use super::tree::{Poseidon, SparseTree};
 use super::{random_node, Facts, SyntheticJob, SyntheticOptions};
 use crate::circuits::catalogue::{ProofVersion, RegisteredProof};
 use crate::circuits::library::refused_request;
-use crate::circuits::post::{challenged_leaf, config, public_params, PublicInputs};
+use crate::circuits::post::{challenged_leaf, public_params, PublicInputs};
 use crate::circuits::request::prover_id;
 use crate::circuits::vanilla::{Node, SectorTree, TreeForm};
 use crate::circuits::{parallel, FilecoinRequest, ProofKind};
@@ -29,20 +29,14 @@ pub(super) fn generate<Tree: SectorTree>(
         _ => ProofVersion::V1,
     };
     let registered = RegisteredProof { kind: options.kind, sector_size: options.sector_size, version };
-    let config = config(&registered);
+    let config = registered.post_config();
     let params = public_params::<Tree>(&config).map_err(refused_request)?;
     let num_sectors = options.sectors.map_or(config.sector_count, |sectors| sectors as usize);
     let miner_id = 1000 + u64::from(rng.next_u32() % 1_000_000);
     let mut randomness = random_node(&mut rng);
     // As the chain's actors clear them.
     randomness[31] &= 0b0011_1111;
-    let mut number = u64::from(rng.next_u32() % 1_000_000);
-    let numbers: Vec<u64> = (0..num_sectors)
-        .map(|_| {
-            number += 1 + u64::from(rng.next_u32() % 8);
-            number
-        })
-        .collect();
+    let numbers = rising_numbers(num_sectors, &mut rng);
     let public =
         |sector: &u64| PublicSector { id: SectorId::from(*sector), comm_r: PoseidonDomain::default() };
     let inputs = PublicInputs {
@@ -67,17 +61,7 @@ pub(super) fn generate<Tree: SectorTree>(
     };
     let sectors = parallel::map(seeds.len(), &sector);
     let sectors: Vec<Sector> = sectors.into_iter().collect::<Result<_, _>>()?;
-    let listed: Vec<Value> = sectors
-        .iter()
-        .map(|sector| json!({ "sector_number": sector.number, "comm_r": hex::encode(sector.comm_r) }))
-        .collect();
-    let leaves: Map<String, Value> =
-        sectors.iter().map(|sector| (sector.number.to_string(), json!(sector.leaves))).collect();
-    let facts = Facts::new()
-        .node("randomness", randomness)
-        .value("sectors", listed.clone().into())
-        .value("challenged_leaves", leaves.into())
-        .request_value("sectors", listed.into());
+    let facts = facts(&sectors, randomness);
     let request = FilecoinRequest {
         proof_kind: Some(options.kind),
         sector_size: options.sector_size.bytes(),
@@ -88,6 +72,30 @@ pub(super) fn generate<Tree: SectorTree>(
         ..FilecoinRequest::default()
     };
     Ok(SyntheticJob::new(options, registered, request, facts))
+}
+
+/// Numbers of a miner's sectors: some are missing in between.
+fn rising_numbers(num_sectors: usize, rng: &mut ChaCha20Rng) -> Vec<u64> {
+    let mut number = u64::from(rng.next_u32() % 1_000_000);
+    let numbers = (0..num_sectors).map(|_| {
+        number += 1 + u64::from(rng.next_u32() % 8);
+        number
+    });
+    numbers.collect()
+}
+
+fn facts(sectors: &[Sector], randomness: Node) -> Facts {
+    let listed: Vec<Value> = sectors
+        .iter()
+        .map(|sector| json!({ "sector_number": sector.number, "comm_r": hex::encode(sector.comm_r) }))
+        .collect();
+    let leaves: Map<String, Value> =
+        sectors.iter().map(|sector| (sector.number.to_string(), json!(sector.leaves))).collect();
+    Facts::new()
+        .node("randomness", randomness)
+        .value("sectors", listed.clone().into())
+        .value("challenged_leaves", leaves.into())
+        .request_value("sectors", listed.into())
 }
 
 /// One sector and its vanilla proof.

@@ -16,13 +16,22 @@ pub struct CudaFactory {
     /// Its place among the visible devices; for display.
     ordinal: u32,
     num_lanes: u32,
+    num_parking_lanes: u32,
 }
 
 impl CudaFactory {
     /// `num_lanes`: partitions side by side, besides the lane for CRITICAL work. Two overlap the upload of one with
     /// the kernels of the other.
     pub fn new(device: cuda::DeviceInfo, ordinal: u32, num_lanes: u32) -> Self {
-        Self { device, ordinal, num_lanes }
+        Self { device, ordinal, num_lanes, num_parking_lanes: 0 }
+    }
+
+    /// The same with room for so many partitions that wait for others, to share a pass over what the card streams with
+    /// them ([`crate::policy::shared_pass::parking_lanes`]). 0, as it is made: they do not.
+    #[must_use]
+    pub fn with_parking_lanes(mut self, num_parking_lanes: u32) -> Self {
+        self.num_parking_lanes = num_parking_lanes;
+        self
     }
 }
 
@@ -45,7 +54,8 @@ impl BackendFactory for CudaFactory {
             backend: "cuda",
             memory_total_bytes: self.device.memory_bytes,
         };
-        CudaBackend::open(info, &self.device, self.num_lanes, waker).map_err(|error| DeviceError::Open {
+        let num_lanes = (self.num_lanes, self.num_parking_lanes);
+        CudaBackend::open(info, &self.device, num_lanes, waker).map_err(|error| DeviceError::Open {
             device: format!("{} ({})", self.device.id, self.device.name),
             what: self.why_not(&error),
         })

@@ -1,8 +1,10 @@
 //! One lane: what becomes of the partitions it is given, one after the other.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use super::partition::{HostSide, Partition, Report};
+use super::partition::{HostSide, Partition, PassWork, Report};
+use super::sum::WindowSum;
 use super::{device_error, Shared};
 use crate::backend::{BackendEvent, FinishedProof, LaneIndex, PartitionWork, Stage};
 use crate::cuda::spmv::RowChecker;
@@ -11,7 +13,7 @@ use crate::cuda::witness::DenseCounter;
 use crate::cuda::{Context, CudaError, Event, Priority, Stream};
 use crate::error::{DeviceError, ErrorClass};
 use crate::ids::{JobId, WorkRef};
-use crate::policy::plan::ProvePlan;
+use crate::policy::plan::{ProvePlan, Query};
 
 /// An ordered sequence of stages: a stream for kernels, a stream for copies.
 pub struct Lane {
@@ -45,10 +47,17 @@ enum State {
 struct Ending {
     /// Dropped at the end: nothing of it has to be waited for then.
     partition: Option<Box<Partition>>,
-    /// `None`: it could not be marked, so the context is lost and nothing runs in it.
-    end: Option<Event>,
+    /// None: they could not be marked, so the context is lost and nothing runs in it.
+    ends: Vec<Rc<Event>>,
     tickets: Vec<Ticket>,
     outcome: Outcome,
+}
+
+/// What is still under way of a partition elsewhere than in its lane: in a pass.
+#[derive(Clone, Default)]
+pub struct Leftover {
+    pub ends: Vec<Rc<Event>>,
+    pub tickets: Vec<Ticket>,
 }
 
 enum Outcome {
@@ -91,16 +100,74 @@ impl Lane {
     }
 
     pub fn enqueue(&mut self, stage: Stage, shared: &mut Shared) -> Result<(), DeviceError> {
-        let State::Running(running) = &mut self.state else {
-            let what = "a stage for an empty lane".to_owned();
-            return Err(DeviceError::Fault { at: nobody(shared), stage: stage.as_str(), what });
+        let running = match &mut self.state {
+            State::Running(running) => running,
+            // Behind a failure that is not polled yet the lane is empty, and what comes is dropped.
+            State::Ending(_) => return Ok(()),
+            State::Empty | State::Finished(_) => {
+                let what = "a stage for an empty lane".to_owned();
+                return Err(DeviceError::Fault { at: nobody(shared), stage: stage.as_str(), what });
+            }
         };
         let host = HostSide { lane: self.index, run: self.run };
         if let Err((stage, error)) = running.enqueue(stage, &mut self.streams, host, shared) {
             let error = device_error(running.at(), stage, &error, &shared.context);
-            self.end(Outcome::Failed { stage, error }, shared);
+            self.end(Outcome::Failed { stage, error }, Leftover::default(), shared);
         }
         Ok(())
+    }
+
+    /// Frees the device memory of a partition whose sum over `h` is done.
+    pub fn park(&mut self) {
+        if let State::Running(running) = &mut self.state {
+            running.park();
+        }
+    }
+
+    /// What a pass needs of the partition, whose sums are the pass's from now on; `None`: it has failed meanwhile.
+    pub fn join_pass(&mut self) -> Option<PassWork> {
+        match &mut self.state {
+            State::Running(running) => Some(running.join_pass()),
+            _ => None,
+        }
+    }
+
+    pub fn is_in_pass(&self) -> bool {
+        self.running().is_some_and(Partition::is_in_pass)
+    }
+
+    /// The sum that its partition, a member of a pass, is ready for.
+    pub fn next_in_pass(&self) -> Option<Stage> {
+        self.running().and_then(Partition::next_in_pass)
+    }
+
+    /// The pass begins that sum.
+    pub fn take_for_pass(&mut self) {
+        if let State::Running(running) = &mut self.state {
+            running.take_for_pass();
+        }
+    }
+
+    /// The pass has put the sum into its stream, between these events.
+    pub fn give_pass_sum(&mut self, query: Query, windows: WindowSum, begun: Rc<Event>, end: Event) {
+        if let State::Running(running) = &mut self.state {
+            running.give_pass_sum(query, windows, begun, end);
+        }
+    }
+
+    /// The pass has failed, for all of its members.
+    pub fn pass_failed(&mut self, stage: Stage, error: &CudaError, left: Leftover, shared: &mut Shared) {
+        if let State::Running(running) = &self.state {
+            let error = device_error(running.at(), stage, error, &shared.context);
+            self.end(Outcome::Failed { stage, error }, left, shared);
+        }
+    }
+
+    fn running(&self) -> Option<&Partition> {
+        match &self.state {
+            State::Running(running) => Some(running),
+            _ => None,
+        }
     }
 
     /// What a host thread has made; nothing if it is for a partition that has gone.
@@ -125,12 +192,12 @@ impl Lane {
                     }
                     Err((stage, error)) => {
                         let error = device_error(running.at(), stage, &error, &shared.context);
-                        self.end(Outcome::Failed { stage, error }, shared);
+                        self.end(Outcome::Failed { stage, error }, Leftover::default(), shared);
                     }
                 }
             }
             State::Ending(ending) => {
-                let device_is_done = ending.end.as_ref().map_or(Ok(true), Event::is_done);
+                let device_is_done = all_are_done(&ending.ends);
                 let copies_are_done = ending.tickets.iter().all(Ticket::is_done);
                 match device_is_done {
                     Ok(true) if copies_are_done => self.report_end(events),
@@ -150,9 +217,9 @@ impl Lane {
         };
         let error = device_error(&at, stage, error, &shared.context);
         match &mut self.state {
-            State::Ending(ending) if error.class() != ErrorClass::DeviceLost => ending.end = None,
+            State::Ending(ending) if error.class() != ErrorClass::DeviceLost => ending.ends.clear(),
             State::Ending(ending) => ending.outcome = Outcome::Failed { stage, error },
-            _ => self.end(Outcome::Failed { stage, error }, shared),
+            _ => self.end(Outcome::Failed { stage, error }, Leftover::default(), shared),
         }
         self.report_end(events);
     }
@@ -165,19 +232,20 @@ impl Lane {
     }
 
     /// Launches nothing more of the partition; [`poll`](Self::poll) reports the outcome when the device has passed what
-    /// was launched.
-    fn end(&mut self, outcome: Outcome, shared: &mut Shared) {
+    /// was launched, and what is left elsewhere.
+    fn end(&mut self, outcome: Outcome, left: Leftover, shared: &mut Shared) {
         self.run += 1;
-        let (mut partition, mut tickets) = (None, Vec::new());
+        let Leftover { mut ends, mut tickets } = left;
+        let mut partition = None;
         if let State::Running(mut running) = std::mem::replace(&mut self.state, State::Empty) {
-            tickets = running.let_go(shared);
+            tickets.extend(running.let_go(shared));
             partition = Some(running);
         }
-        let end = self.streams.compute.record().ok();
+        ends.extend(self.streams.compute.record().map(Rc::new));
         let waker = Arc::clone(&shared.waker);
         // Without it the next tick finds out.
         let _ = self.streams.compute.notify(move || waker());
-        self.state = State::Ending(Box::new(Ending { partition, end, tickets, outcome }));
+        self.state = State::Ending(Box::new(Ending { partition, ends, tickets, outcome }));
         (shared.waker)();
     }
 
@@ -197,7 +265,7 @@ impl Lane {
     }
 
     /// Stops the partition; a failure that is not reported yet is moot, unless it loses the device.
-    pub fn abort(&mut self, shared: &mut Shared) {
+    pub fn abort(&mut self, left: Leftover, shared: &mut Shared) {
         match &mut self.state {
             State::Ending(ending) => {
                 let is_moot = match &ending.outcome {
@@ -208,7 +276,7 @@ impl Lane {
                     ending.outcome = Outcome::Aborted;
                 }
             }
-            _ => self.end(Outcome::Aborted, shared),
+            _ => self.end(Outcome::Aborted, left, shared),
         }
     }
 
@@ -219,6 +287,16 @@ impl Lane {
             _ => 0,
         }
     }
+}
+
+/// Whether the device has passed all of them.
+fn all_are_done(ends: &[Rc<Event>]) -> Result<bool, CudaError> {
+    for end in ends {
+        if !end.is_done()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// In errors that concern no partition.

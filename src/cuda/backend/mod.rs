@@ -13,10 +13,14 @@
 //! sum_x      enqueued if resident, else driven in chunks (msm.rs) witness (+ quotient) + buckets, entries, chunks
 //! assemble   driven: window sums to a proof, on a host thread     -
 //! ```
+//!
+//! Partitions that share a pass over streamed queries have the stages sum_l to sum_b_g2 together, in a stream of the pass's
+//! own (`pass.rs`); before and after it each is in its lane.
 
 mod factory;
 mod lane;
 mod partition;
+mod pass;
 mod resident;
 mod sources;
 mod sum;
@@ -28,8 +32,9 @@ use crossbeam_channel::{unbounded, Receiver, Sender};
 
 pub use factory::{select_devices, CudaFactory};
 
-use self::lane::Lane;
+use self::lane::{Lane, Leftover};
 use self::partition::Report;
+use self::pass::{Pass, PassStreams};
 use self::resident::Residents;
 use super::msm::MsmKernels;
 use super::ntt::NttKernels;
@@ -44,12 +49,17 @@ use crate::error::{DeviceError, SynthesisError};
 use crate::ids::{CircuitId, WorkRef};
 use crate::policy::ntt_plan::MAX_DOMAIN_LOG2;
 use crate::policy::plan::{ProvePlan, QuerySet};
+use crate::policy::shared_pass::PassPlan;
 
 /// One open GPU: a context of its own and everything in it. Lives and dies on its actor's thread.
 pub struct CudaBackend {
     info: DeviceInfo,
     layout: LaneLayout,
+    /// Those for parked partitions are made when they are first used: most cards never do.
     lanes: Vec<Lane>,
+    num_parking_lanes: u32,
+    passes: Vec<Pass>,
+    pass_streams: Option<PassStreams>,
     reports: Receiver<Report>,
     shared: Shared,
     context: Context,
@@ -72,7 +82,7 @@ impl CudaBackend {
     fn open(
         info: DeviceInfo,
         device: &super::DeviceInfo,
-        num_normal_lanes: u32,
+        (num_normal_lanes, num_parking_lanes): (u32, u32),
         waker: BackendWaker,
     ) -> Result<Self, CudaError> {
         let context = Context::new(device)?;
@@ -98,7 +108,17 @@ impl CudaBackend {
             waker,
             context: context.clone(),
         };
-        Ok(Self { info, layout, lanes, reports, shared, context })
+        Ok(Self {
+            info,
+            layout,
+            lanes,
+            num_parking_lanes,
+            passes: Vec::new(),
+            pass_streams: None,
+            reports,
+            shared,
+            context,
+        })
     }
 
     /// Loses the context to an illegal address. For tests of recovery.
@@ -114,6 +134,47 @@ impl CudaBackend {
     fn lane(&mut self, lane: LaneIndex) -> &mut Lane {
         &mut self.lanes[lane.0 as usize]
     }
+
+    fn make_lanes_up_to(&mut self, lane: LaneIndex) -> Result<(), CudaError> {
+        while self.lanes.len() <= lane.0 as usize {
+            let index = LaneIndex(self.lanes.len() as u32);
+            self.lanes.push(Lane::new(&self.context, index, Priority::Normal)?);
+        }
+        Ok(())
+    }
+
+    fn open_pass(&mut self, lanes: &[LaneIndex], plan: &PassPlan) -> Result<Pass, (CudaError, Leftover)> {
+        let works = lanes.iter().filter_map(|lane| Some((*lane, self.lanes[lane.0 as usize].join_pass()?)));
+        let works = works.collect();
+        let streams = match self.pass_streams.take() {
+            Some(streams) => streams,
+            None => PassStreams::new(&self.context).map_err(|error| (error, Leftover::default()))?,
+        };
+        let pass = Pass::begin(works, plan, &streams, &mut self.shared);
+        self.pass_streams = Some(streams);
+        pass
+    }
+
+    /// Moves passes on; what fails for one is a failure of each of its members.
+    fn drive_passes(&mut self) {
+        let Self { lanes, passes, shared, .. } = self;
+        for pass in passes.iter_mut() {
+            let Err((stage, error)) = pass.drive(lanes, shared) else { continue };
+            let (members, left) = pass.dissolve(&mut shared.stager);
+            for lane in members {
+                lanes[lane.0 as usize].pass_failed(stage, &error, left.clone(), shared);
+            }
+        }
+        passes.retain(|pass| !pass.is_over());
+    }
+
+    /// The context is lost: there is nothing to wait for.
+    fn fail_all(&mut self, error: &CudaError, events: &mut Vec<BackendEvent>) {
+        self.passes.clear();
+        for lane in &mut self.lanes {
+            lane.fail(error, &mut self.shared, events);
+        }
+    }
 }
 
 impl DeviceBackend for CudaBackend {
@@ -125,6 +186,10 @@ impl DeviceBackend for CudaBackend {
         self.layout
     }
 
+    fn parking_lanes(&self) -> u32 {
+        self.num_parking_lanes
+    }
+
     /// One, so that the device never waits for the actor between two stages.
     fn stages_ahead(&self) -> u32 {
         1
@@ -134,11 +199,20 @@ impl DeviceBackend for CudaBackend {
         MemoryModel::Dedicated
     }
 
+    /// Whatever the plan: the device looks at a sample where it evaluates, and a thread of the host where the host does for
+    /// want of memory.
+    fn checks_rows(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, lane: LaneIndex, work: PartitionWork, plan: &ProvePlan) -> Result<(), DeviceError> {
         let domain_log2 = work.shape.domain_log2();
         if domain_log2 > MAX_DOMAIN_LOG2 {
             let what = format!("a domain of 2^{domain_log2}; this device computes up to 2^{MAX_DOMAIN_LOG2}");
             return Err(DeviceError::Unsupported { at: work.at, what });
+        }
+        if let Err(error) = self.make_lanes_up_to(lane) {
+            return Err(device_error(&work.at, Stage::Upload, &error, &self.context));
         }
         let Self { lanes, shared, .. } = self;
         lanes[lane.0 as usize].begin(work, plan, shared)
@@ -146,30 +220,46 @@ impl DeviceBackend for CudaBackend {
 
     fn enqueue(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError> {
         let Self { lanes, shared, .. } = self;
-        lanes[lane.0 as usize].enqueue(stage, shared)
+        lanes[lane.0 as usize].enqueue(stage, shared)?;
+        if stage.is_of_pass() {
+            self.drive_passes();
+        }
+        Ok(())
+    }
+
+    fn park(&mut self, lane: LaneIndex) {
+        self.lane(lane).park();
+    }
+
+    fn begin_pass(&mut self, lanes: &[LaneIndex], plan: &PassPlan) {
+        match self.open_pass(lanes, plan) {
+            Ok(pass) => self.passes.push(pass),
+            Err((error, left)) => {
+                for lane in lanes {
+                    let lane = &mut self.lanes[lane.0 as usize];
+                    lane.pass_failed(Stage::SumL, &error, left.clone(), &mut self.shared);
+                }
+            }
+        }
     }
 
     fn poll(&mut self) -> Vec<BackendEvent> {
-        let Self { lanes, shared, reports, .. } = self;
         let mut events = Vec::new();
-        for report in reports.try_iter() {
-            lanes[report.lane.0 as usize].take_report(report);
+        for report in self.reports.try_iter() {
+            self.lanes[report.lane.0 as usize].take_report(report);
         }
-        if let Err(error) = shared.stager.pump() {
+        if let Err(error) = self.shared.stager.pump() {
             // A copy failed, and with it the context: every lane that runs is told.
-            for lane in lanes.iter_mut() {
-                lane.fail(&error, shared, &mut events);
-            }
+            self.fail_all(&error, &mut events);
             return events;
         }
-        for lane in lanes.iter_mut() {
-            lane.poll(shared, &mut events);
+        for lane in &mut self.lanes {
+            lane.poll(&mut self.shared, &mut events);
         }
-        // Lanes that moved on may have new pieces to copy.
-        if let Err(error) = shared.stager.pump() {
-            for lane in lanes.iter_mut() {
-                lane.fail(&error, shared, &mut events);
-            }
+        self.drive_passes();
+        // Lanes and passes that moved on may have new pieces to copy.
+        if let Err(error) = self.shared.stager.pump() {
+            self.fail_all(&error, &mut events);
         }
         events
     }
@@ -179,8 +269,12 @@ impl DeviceBackend for CudaBackend {
     }
 
     fn abort(&mut self, lane: LaneIndex) {
-        let Self { lanes, shared, .. } = self;
-        lanes[lane.0 as usize].abort(shared);
+        let Self { lanes, passes, shared, .. } = self;
+        let pass = passes.iter_mut().find(|pass| pass.has(lane));
+        let left = pass.map_or_else(Leftover::default, |pass| pass.leave(lane, &mut shared.stager));
+        lanes[lane.0 as usize].abort(left, shared);
+        // The others may have waited for this one alone.
+        self.drive_passes();
     }
 
     fn resident(&self, circuit: &CircuitId) -> QuerySet {
@@ -193,7 +287,9 @@ impl DeviceBackend for CudaBackend {
     }
 
     fn memory_in_use_bytes(&self) -> u64 {
-        self.shared.residents.used_bytes() + self.lanes.iter().map(Lane::used_bytes).sum::<u64>()
+        let in_lanes: u64 = self.lanes.iter().map(Lane::used_bytes).sum();
+        let in_passes: u64 = self.passes.iter().map(Pass::used_bytes).sum();
+        self.shared.residents.used_bytes() + in_lanes + in_passes
     }
 
     fn trim(&mut self) {

@@ -1,15 +1,17 @@
 //! One partition on a device: its stages, in order, and what each needs and leaves.
 
+mod passes;
 mod rows;
 
 use std::collections::VecDeque;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 
+pub use self::passes::PassWork;
+use self::passes::Standing;
 use self::rows::Packed;
 use super::lane::Streams;
 use super::sources::{ValueKind, Values, VariableIndices};
@@ -21,8 +23,9 @@ use crate::cuda::spmv::RowVerdict;
 use crate::cuda::staging::Ticket;
 use crate::cuda::witness::DenseCount;
 use crate::cuda::{CudaError, DeviceBuffer, Event, Reservation};
-use crate::error::panic_text;
+use crate::error::{catch, SynthesisError};
 use crate::groth16::prover::assemble;
+use crate::groth16::srs::QuotientBasis;
 use crate::groth16::{Blinding, PackedWitness, Proof, QuerySums, R1csShape, Srs};
 use crate::ids::{CircuitId, WorkRef};
 use crate::policy::plan::{ProvePlan, Query, SumPlan};
@@ -46,12 +49,15 @@ pub struct Partition {
     packed: Option<Packed>,
     /// Of the rows that the device has made.
     verdict: Option<RowVerdict>,
+    /// Of rows, where the host makes them.
+    host_verdict: Option<Result<(), SynthesisError>>,
     row_values: Option<[SharedBuffer<blst_fr>; 2]>,
     quotient: Option<DeviceBuffer<blst_fr>>,
     sums: Sums,
     /// How many values of the witness are not bits.
     dense_count: Option<Dense>,
     proof: Option<Box<Proof>>,
+    standing: Standing,
     /// What a host thread said when it panicked.
     host_failed: Option<String>,
 }
@@ -88,7 +94,7 @@ enum Driven {
         begun: Instant,
         tickets: Vec<Ticket>,
     },
-    /// The row values are computed by the host as they are copied.
+    /// The row values are computed by the host as they are copied, while a thread looks at a sample of the constraints.
     Evaluate {
         begun: Instant,
         ticket: Ticket,
@@ -117,6 +123,8 @@ struct Mark {
 enum Begun {
     Host(Instant),
     Device(Event),
+    /// Of all members of a pass.
+    Pass(Rc<Event>),
 }
 
 impl Mark {
@@ -125,9 +133,13 @@ impl Mark {
         if !self.end.is_done()? {
             return Ok(None);
         }
+        let since = |begun: &Event| -> Result<Duration, CudaError> {
+            Ok(Duration::from_secs_f32(self.end.elapsed_ms(begun)?.max(0.0) / 1e3))
+        };
         Ok(Some(match &self.begun {
             Begun::Host(begun) => begun.elapsed(),
-            Begun::Device(begun) => Duration::from_secs_f32(self.end.elapsed_ms(begun)?.max(0.0) / 1e3),
+            Begun::Device(begun) => since(begun)?,
+            Begun::Pass(begun) => since(begun)?,
         }))
     }
 }
@@ -158,11 +170,13 @@ impl Partition {
             witness: None,
             packed: None,
             verdict: None,
+            host_verdict: None,
             row_values: None,
             quotient: None,
             sums: Sums::default(),
             dense_count: None,
             host_failed: None,
+            standing: Standing::default(),
             proof: None,
         }
     }
@@ -178,8 +192,12 @@ impl Partition {
     /// The first stage that has not ended.
     pub fn current_stage(&self) -> Stage {
         let marked = self.marks.front().map(|mark| mark.stage);
+        let in_pass = match self.standing {
+            Standing::At(stage) => Some(stage),
+            Standing::Alone | Standing::Member => None,
+        };
         let driven = self.driven.as_ref().map(Driven::stage);
-        marked.or(driven).or(self.wanted.front().copied()).unwrap_or(Stage::Upload)
+        marked.or(driven).or(in_pass).or(self.wanted.front().copied()).unwrap_or(Stage::Upload)
     }
 
     pub fn enqueue(
@@ -195,6 +213,7 @@ impl Partition {
 
     pub fn take_report(&mut self, report: Report) {
         match report.made {
+            Made::RowsVerdict(verdict) => self.host_verdict = Some(verdict),
             Made::Proof(proof) => self.proof = Some(proof),
             Made::Failed(what) => self.host_failed = Some(what),
         }
@@ -249,6 +268,9 @@ impl Partition {
                 }
             }
             let Some(&stage) = self.wanted.front() else { return Ok(()) };
+            if self.waits_for_pass() {
+                return Ok(());
+            }
             if stage == Stage::Assemble && !self.marks.is_empty() {
                 return Ok(()); // the sums are not there yet
             }
@@ -266,7 +288,7 @@ impl Partition {
     ) -> Result<(), CudaError> {
         match stage {
             Stage::Upload => self.start_upload(streams, shared),
-            Stage::Evaluate => self.start_evaluate(streams, shared),
+            Stage::Evaluate => self.start_evaluate(streams, host, shared),
             Stage::Quotient => self.launch_quotient(streams, shared),
             Stage::SumH => self.start_sum(Query::H, streams, shared),
             Stage::SumL => self.start_sum(Query::L, streams, shared),
@@ -293,6 +315,10 @@ impl Partition {
                 Ok(None)
             }
             Driven::Evaluate { begun, ticket } if ticket.is_done() => {
+                let Some(verdict) = self.take_host_verdict() else {
+                    return Ok(Some(Driven::Evaluate { begun, ticket }));
+                };
+                verdict?;
                 self.mark(Stage::Evaluate, Begun::Host(begun), streams, shared)?;
                 Ok(None)
             }
@@ -347,7 +373,11 @@ impl Partition {
         let domain_log2 = self.work.shape.domain_log2();
         let domain = shared.ntt.domain(&streams.compute, &self.reservation, domain_log2)?;
         let num_rows = self.work.shape.num_rows();
-        self.quotient = Some(shared.ntt.quotient(&domain, a?, b?, num_rows, &self.reservation)?);
+        let (ntt, reservation) = (&shared.ntt, &self.reservation);
+        self.quotient = Some(match self.work.srs.basis {
+            QuotientBasis::Coefficients => ntt.quotient(&domain, a?, b?, num_rows, reservation)?,
+            QuotientBasis::Lagrange => ntt.lagrange_quotient(&domain, a?, b?, num_rows, reservation)?,
+        });
         self.mark(Stage::Quotient, Begun::Device(begun), streams, shared)
     }
 
@@ -471,6 +501,7 @@ pub struct Report {
 }
 
 enum Made {
+    RowsVerdict(Result<(), SynthesisError>),
     Proof(Box<Proof>),
     Failed(String),
 }
@@ -490,8 +521,7 @@ impl HostSide {
         let thread = std::thread::Builder::new().name(format!("cuzk-gpu-lane-{}", lane.0));
         let spawned = thread.spawn(move || {
             // The backend may have gone already; then nobody wants to know.
-            let made = catch_unwind(AssertUnwindSafe(make))
-                .unwrap_or_else(|panic| Made::Failed(format!("the host panicked: {}", panic_text(&*panic))));
+            let made = catch(make).unwrap_or_else(|what| Made::Failed(format!("the host panicked: {what}")));
             if reports.send(Report { lane, run, made }).is_ok() {
                 waker();
             }

@@ -169,7 +169,6 @@ impl Values {
 }
 
 /// Scalars as they lie in memory: four little-endian u64 in Montgomery form, the layout of `blst_fr`.
-#[allow(unsafe_code)]
 fn scalar_bytes(scalars: &[Scalar]) -> &[u8] {
     const _: () = assert!(size_of::<Scalar>() == 32 && align_of::<Scalar>() == 8);
     // SAFETY: `blstrs::Scalar` is `repr(transparent)` over `blst_fr`, an array of four u64 without padding.

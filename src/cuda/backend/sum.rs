@@ -11,7 +11,8 @@ use super::sources::VariableIndices;
 use super::{Shared, SharedBuffer};
 use crate::cuda::msm::{MsmKernels, MsmSum, Scalars, WindowSums};
 use crate::cuda::staging::{Stager, Ticket};
-use crate::cuda::{CudaError, DeviceBuffer, Event, Reservation};
+use crate::cuda::{CudaError, DeviceBuffer, Event, Reservation, Stream};
+use crate::groth16::srs::QuotientBasis;
 use crate::groth16::Srs;
 use crate::policy::plan::{Query, SumPlan};
 
@@ -36,14 +37,18 @@ pub enum WindowSum {
 }
 
 /// A sum that takes points.
-enum OpenSum {
+pub enum OpenSum {
     G1(MsmSum<blst_p1_affine>),
     G2(MsmSum<blst_p2_affine>),
 }
 
 impl SumInputs {
-    fn num_points(&self) -> usize {
+    pub fn num_points(&self) -> usize {
         num_points(&self.srs, self.query)
+    }
+
+    pub fn chunk_points(&self) -> usize {
+        (self.plan.chunk_points as usize).max(1)
     }
 
     fn open(
@@ -59,8 +64,26 @@ impl SumInputs {
         })
     }
 
+    /// Memory that the sums of several partitions over this query use in turns, and an open sum for each.
+    pub fn open_together(
+        &self,
+        compute: &Stream,
+        reservation: &Reservation,
+        msm: &MsmKernels,
+        num_sums: usize,
+    ) -> Result<Vec<OpenSum>, CudaError> {
+        let scratch = msm.scratch(compute, reservation, &self.plan.msm(self.query))?;
+        let open = |_| {
+            Ok(match self.query {
+                Query::BG2 => OpenSum::G2(msm.begin_with(reservation, scratch.clone())?),
+                _ => OpenSum::G1(msm.begin_with(reservation, scratch.clone())?),
+            })
+        };
+        (0..num_sums).map(open).collect()
+    }
+
     /// Adds points `start..start + length` of the query, which lie in `buffers` from `offset` on.
-    fn add(
+    pub fn add(
         &self,
         sum: &mut OpenSum,
         buffers: &QueryBuffers,
@@ -75,7 +98,10 @@ impl SumInputs {
         let values = match (self.query, &self.quotient) {
             (Query::H, Some(quotient)) => quotient.part(start, length)?,
             (Query::H, None) => return Err(CudaError::Host("the quotient is missing".to_owned())),
-            (Query::L, _) => self.witness.part(self.num_inputs + start, length)?,
+            (Query::L, _) => match self.srs.basis {
+                QuotientBasis::Coefficients => self.witness.part(self.num_inputs + start, length)?,
+                QuotientBasis::Lagrange => self.witness.part(start, length)?,
+            },
             (Query::A | Query::BG1 | Query::BG2, _) => self.witness.all(),
         };
         let scalars = Scalars { values, index };
@@ -88,7 +114,8 @@ impl SumInputs {
 }
 
 impl OpenSum {
-    fn finish(self) -> Result<WindowSum, CudaError> {
+    /// Puts the rest of it into the stream.
+    pub fn finish(self) -> Result<WindowSum, CudaError> {
         Ok(match self {
             Self::G1(sum) => WindowSum::G1(sum.finish()?),
             Self::G2(sum) => WindowSum::G2(sum.finish()?),
@@ -106,17 +133,56 @@ pub fn launch_resident_sum(
 ) -> Result<WindowSum, CudaError> {
     let mut sum = inputs.open(streams, reservation, msm)?;
     let num_points = inputs.num_points();
-    let chunk_points = (inputs.plan.chunk_points as usize).max(1);
+    let chunk_points = inputs.chunk_points();
     for start in (0..num_points).step_by(chunk_points) {
         inputs.add(&mut sum, buffers, start, start, chunk_points.min(num_points - start))?;
     }
     sum.finish()
 }
 
-/// A sum whose points are copied chunk by chunk, into two buffers in turn.
+/// A sum whose points are copied chunk by chunk.
 pub struct StreamedSum {
     inputs: SumInputs,
     sum: OpenSum,
+    chunks: Chunks,
+}
+
+impl StreamedSum {
+    /// Allocates the chunks and starts filling them. `track` is told of every ticket.
+    pub fn begin(
+        inputs: SumInputs,
+        streams: &Streams,
+        reservation: &Reservation,
+        shared: &mut Shared,
+        track: impl FnMut(&Ticket),
+    ) -> Result<Self, CudaError> {
+        let sum = inputs.open(streams, reservation, &shared.msm)?;
+        let memory = TargetMemory { reservation, compute: &streams.compute };
+        let chunks = Chunks::begin(&inputs, &memory, &streams.copies, &mut shared.stager, track)?;
+        Ok(Self { inputs, sum, chunks })
+    }
+
+    pub fn query(&self) -> Query {
+        self.inputs.query
+    }
+
+    /// Adds every chunk that has arrived and starts filling it again; `true` when all points are added.
+    pub fn drive(&mut self, streams: &Streams, stager: &mut Stager) -> Result<bool, CudaError> {
+        let Self { inputs, sum, chunks } = self;
+        let Streams { compute, copies, .. } = streams;
+        chunks.drive(inputs, compute, copies, stager, |buffers, start, length| {
+            inputs.add(sum, buffers, 0, start, length)
+        })
+    }
+
+    /// Puts the rest of the sum into the stream.
+    pub fn finish(self) -> Result<(Query, WindowSum), CudaError> {
+        Ok((self.inputs.query, self.sum.finish()?))
+    }
+}
+
+/// The points of a query on their way to the device, into two buffers in turn.
+pub struct Chunks {
     chunks: Vec<Chunk>,
     /// The chunk whose points are added next.
     turn: usize,
@@ -132,83 +198,74 @@ struct Chunk {
     range: (usize, usize),
 }
 
-impl StreamedSum {
-    /// Allocates the chunks and starts filling them. `track` is told of every ticket.
+impl Chunks {
+    /// Allocates them in `memory` and starts filling them by `copies`. `track` is told of every ticket.
     pub fn begin(
-        inputs: SumInputs,
-        streams: &Streams,
-        reservation: &Reservation,
-        shared: &mut Shared,
+        inputs: &SumInputs,
+        memory: &TargetMemory<'_>,
+        copies: &Stream,
+        stager: &mut Stager,
         mut track: impl FnMut(&Ticket),
     ) -> Result<Self, CudaError> {
-        let sum = inputs.open(streams, reservation, &shared.msm)?;
-        let memory = TargetMemory { reservation, compute: &streams.compute };
         let num_points = inputs.num_points();
-        let chunk_points = (inputs.plan.chunk_points as usize).max(1);
-        let mut streamed = Self { inputs, sum, chunks: Vec::new(), turn: 0, next_point: 0, num_added: 0 };
-        while streamed.chunks.len() < 2 && streamed.next_point < num_points {
-            let length = chunk_points.min(num_points - streamed.next_point);
-            let buffers = QueryBuffers::new(streamed.inputs.query, length, &memory)?;
+        let mut chunks = Self { chunks: Vec::new(), turn: 0, next_point: 0, num_added: 0 };
+        while chunks.chunks.len() < 2 && chunks.next_point < num_points {
+            let length = inputs.chunk_points().min(num_points - chunks.next_point);
+            let buffers = QueryBuffers::new(inputs.query, length, memory)?;
             let mut chunk = Chunk { buffers, ticket: Ticket::default(), range: (0, 0) };
             track(&chunk.ticket);
             // The memory is there when the device gets to this point.
-            let allocated = streams.compute.record()?;
-            streamed.fill(&mut chunk, length, allocated, streams, &mut shared.stager)?;
-            streamed.chunks.push(chunk);
+            let allocated = memory.compute.record()?;
+            chunks.fill(inputs, &mut chunk, length, allocated, copies, stager)?;
+            chunks.chunks.push(chunk);
         }
-        Ok(streamed)
-    }
-
-    pub fn query(&self) -> Query {
-        self.inputs.query
+        Ok(chunks)
     }
 
     fn fill(
         &mut self,
+        inputs: &SumInputs,
         chunk: &mut Chunk,
         length: usize,
         after: Event,
-        streams: &Streams,
+        copies: &Stream,
         stager: &mut Stager,
     ) -> Result<(), CudaError> {
-        let SumInputs { srs, indices, query, is_urgent, .. } = &self.inputs;
+        let SumInputs { srs, indices, query, is_urgent, .. } = inputs;
         let range = QueryRange { srs, indices, query: *query, start: self.next_point, length };
-        let route = Route {
-            copies: &streams.copies,
-            after: Rc::new(after),
-            ticket: &chunk.ticket,
-            is_urgent: *is_urgent,
-        };
+        let route = Route { copies, after: Rc::new(after), ticket: &chunk.ticket, is_urgent: *is_urgent };
         chunk.buffers.fill(&range, &route, stager)?;
         chunk.range = (self.next_point, length);
         self.next_point += length;
         Ok(())
     }
 
-    /// Adds every chunk that has arrived and starts filling it again; `true` when all points are added.
-    pub fn drive(&mut self, streams: &Streams, stager: &mut Stager) -> Result<bool, CudaError> {
-        let num_points = self.inputs.num_points();
+    /// Has every chunk that has arrived added by `add` (to `compute`, with its first point and their number) and starts filling
+    /// it again; `true` when all points are added.
+    pub fn drive(
+        &mut self,
+        inputs: &SumInputs,
+        compute: &Stream,
+        copies: &Stream,
+        stager: &mut Stager,
+        mut add: impl FnMut(&QueryBuffers, usize, usize) -> Result<(), CudaError>,
+    ) -> Result<bool, CudaError> {
+        let num_points = inputs.num_points();
         while self.num_added < num_points && self.chunks[self.turn].ticket.is_done() {
             let (start, length) = self.chunks[self.turn].range;
-            self.inputs.add(&mut self.sum, &self.chunks[self.turn].buffers, 0, start, length)?;
+            add(&self.chunks[self.turn].buffers, start, length)?;
             self.num_added += length;
             let turn = self.turn;
             self.turn = (turn + 1) % self.chunks.len();
-            let capacity = self.inputs.plan.chunk_points as usize;
-            let next_length = capacity.min(num_points - self.next_point);
+            let next_length = inputs.chunk_points().min(num_points - self.next_point);
             if next_length > 0 {
                 // The next copies into this chunk come after the additions that read it.
-                let added = streams.compute.record()?;
+                let added = compute.record()?;
                 let mut chunk = self.chunks.remove(turn);
-                self.fill(&mut chunk, next_length, added, streams, stager)?;
+                self.fill(inputs, &mut chunk, next_length, added, copies, stager)?;
                 self.chunks.insert(turn, chunk);
             }
         }
         Ok(self.num_added == num_points)
-    }
-
-    /// Puts the rest of the sum into the stream.
-    pub fn finish(self) -> Result<(Query, WindowSum), CudaError> {
-        Ok((self.inputs.query, self.sum.finish()?))
     }
 }

@@ -16,9 +16,9 @@ const REDUCE_THREADS: u32 = 64;
 /// `MAX_PARTS` there.
 const MAX_PARTS: u32 = 32;
 
-/// All device memory of a sum. Sums are raw bytes of the kernels' structs.
+/// Device memory that is of use within a chunk, or at the end: sums of one plan in one stream may have it in common. Sums are
+/// raw bytes of the kernels' structs. [`MsmPlan::scratch_bytes`].
 pub(super) struct Buffers {
-    buckets: DeviceBuffer<u8>,
     /// Where the buckets' entries begin, and the end of all.
     pub(super) offsets: DeviceBuffer<u32>,
     /// Where the partitions' records begin, and the end of all.
@@ -36,7 +36,6 @@ pub(super) struct Buffers {
     slots: DeviceBuffer<u8>,
     parts: DeviceBuffer<u8>,
     joined_parts: DeviceBuffer<u8>,
-    window_sums: DeviceBuffer<u8>,
 }
 
 impl Buffers {
@@ -44,10 +43,7 @@ impl Buffers {
         let bytes = |count: u64, size: u64| DeviceBuffer::new(reservation, stream, (count * size) as usize);
         let words = |count: u64| DeviceBuffer::new(reservation, stream, count as usize);
         let (sum_bytes, max_terms) = (plan.group.sum_bytes(), plan.max_terms());
-        let mut buckets: DeviceBuffer<u8> = bytes(plan.total_buckets(), sum_bytes)?;
-        buckets.fill_bytes(0)?;
         Ok(Self {
-            buckets,
             offsets: words(plan.total_buckets() + 1)?,
             partitions: words(plan.num_partitions() + 1)?,
             tile_sums: words(plan.num_tiles())?,
@@ -60,17 +56,40 @@ impl Buffers {
             slots: bytes(plan.max_slots(), sum_bytes)?,
             parts: bytes(plan.part_arrays()[0], sum_bytes)?,
             joined_parts: bytes(plan.part_arrays()[1], sum_bytes)?,
-            window_sums: bytes(plan.num_windows().into(), plan.group.window_sum_bytes())?,
         })
     }
 }
 
-/// A sum under way: its buckets live on the device until [`finish`](Self::finish).
+/// Memory that several sums of one plan use in turns. Clones are the same memory.
+#[derive(Clone)]
+pub struct MsmScratch {
+    buffers: Rc<Buffers>,
+    stream: Stream,
+    plan: MsmPlan,
+}
+
+impl MsmScratch {
+    pub(super) fn new(stream: &Stream, reservation: &Reservation, plan: &MsmPlan) -> Result<Self, CudaError> {
+        let buffers = Rc::new(Buffers::new(stream, reservation, plan)?);
+        Ok(Self { buffers, stream: stream.clone(), plan: *plan })
+    }
+
+    pub(super) fn plan(&self) -> &MsmPlan {
+        &self.plan
+    }
+}
+
+/// A sum under way: its buckets live on the device until [`finish`](Self::finish). What one of several sums with memory in
+/// common enqueues is whole when it returns: every call leaves behind nothing in that memory that a later one reads.
 pub struct MsmSum<P: CurvePoint> {
     pub(super) kernels: Rc<Kernels>,
     pub(super) stream: Stream,
     pub(super) plan: MsmPlan,
-    pub(super) buffers: Buffers,
+    /// Of [`MsmPlan::kept_bytes`], with the window sums.
+    buckets: DeviceBuffer<u8>,
+    window_sums: DeviceBuffer<u8>,
+    /// Its own, or in common with others.
+    pub(super) buffers: Rc<Buffers>,
     result: PinnedBuffer<u8>,
     /// All buckets are identities.
     is_fresh: bool,
@@ -90,16 +109,21 @@ fn reduce_shape(threads: u64) -> LaunchShape {
 impl<P: CurvePoint> MsmSum<P> {
     pub(super) fn new(
         kernels: Rc<Kernels>,
-        stream: &Stream,
         reservation: &Reservation,
-        plan: &MsmPlan,
+        scratch: MsmScratch,
     ) -> Result<Self, CudaError> {
-        let buffers = Buffers::new(stream, reservation, plan)?;
-        let result = kernels.results.borrow_mut().take(buffers.window_sums.len())?;
+        let MsmScratch { buffers, stream, plan } = scratch;
+        let bytes = |count: u64, size: u64| DeviceBuffer::new(reservation, &stream, (count * size) as usize);
+        let buckets: DeviceBuffer<u8> = bytes(plan.total_buckets(), plan.group.sum_bytes())?;
+        buckets.fill_bytes(0)?;
+        let window_sums = bytes(plan.num_windows().into(), plan.group.window_sum_bytes())?;
+        let result = kernels.results.borrow_mut().take(window_sums.len())?;
         Ok(Self {
             kernels,
-            stream: stream.clone(),
-            plan: *plan,
+            stream,
+            plan,
+            buckets,
+            window_sums,
             buffers,
             result,
             is_fresh: true,
@@ -194,7 +218,7 @@ impl<P: CurvePoint> MsmSum<P> {
         let affine_end = self.end_of_stage()?;
         let sum_bytes = plan.group.sum_bytes();
         let buckets =
-            buffers.buckets.part((first_bucket * sum_bytes) as usize, num_buckets * sum_bytes as usize)?;
+            self.buckets.part((first_bucket * sum_bytes) as usize, num_buckets * sum_bytes as usize)?;
         let blocks = self.accumulate(&items, buckets)?;
         let accumulate_end = self.end_of_stage()?;
         self.merge_all(blocks, buckets)?;
@@ -249,7 +273,7 @@ impl<P: CurvePoint> MsmSum<P> {
     }
 
     /// Enqueues what is left: the buckets to one point per window, and those to pinned memory. The device memory is
-    /// freed in the stream's order.
+    /// freed in the stream's order, what others have in common with the last of them.
     ///
     /// # Errors
     /// The driver's failure.
@@ -258,14 +282,14 @@ impl<P: CurvePoint> MsmSum<P> {
         self.mark("group")?;
         self.join_groups()?;
         self.mark("join")?;
-        let pending = self.buffers.window_sums.read_pinned(self.result)?;
+        let pending = self.window_sums.read_pinned(self.result)?;
         Ok(WindowSums::new(self.kernels, self.plan, pending, self.marks))
     }
 
     fn group_buckets(&self) -> Result<(), CudaError> {
         let (plan, buffers, kernels) = (&self.plan, &self.buffers, self.group_kernels());
         let num_groups = plan.num_groups();
-        let arguments = Arguments::new().buffer(&buffers.buckets).u32(plan.group_log2());
+        let arguments = Arguments::new().buffer(&self.buckets).u32(plan.group_log2());
         let arguments = arguments.u32(num_groups as u32).buffer(&buffers.parts);
         // SAFETY: the kernel's arguments; buckets, and two parts for each group, are as many as the plan says.
         unsafe { kernels.group.launch(&self.stream, reduce_shape(num_groups), arguments) }
@@ -283,7 +307,7 @@ impl<P: CurvePoint> MsmSum<P> {
             (from, to) = (to, from);
         }
         let arguments = Arguments::new().buffer(from).u32(plan.join_levels()).u32(plan.num_windows());
-        let arguments = arguments.u32(plan.num_wide()).u32(plan.group_log2()).buffer(&buffers.window_sums);
+        let arguments = arguments.u32(plan.num_wide()).u32(plan.group_log2()).buffer(&self.window_sums);
         let shape = shape(plan.num_windows().into(), MAX_PARTS);
         // SAFETY: the kernel's arguments. The nodes left are those of the windows, two for each wide one.
         unsafe { kernels.finish.launch(&self.stream, shape, arguments) }

@@ -10,10 +10,15 @@ use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
 use rayon::prelude::*;
 
+use super::{Chunks, PointMaker, Sink};
+use crate::error::SrsError;
 use crate::groth16::srs_file::{RawPoint, BATCH_POINTS};
 
 /// Bits of the scalar field's modulus.
 const SCALAR_BITS: usize = 255;
+
+/// Scalars that are multiplied and written at a time.
+const CHUNK_SCALARS: usize = 1 << 14;
 
 /// Above this, tables (50 MB in G1, 100 MB in G2) outgrow caches and save less than a miss costs.
 const MAX_WINDOW_BITS: usize = 16;
@@ -22,7 +27,7 @@ const MAX_WINDOW_BITS: usize = 16;
 const SUMS_AT_ONCE: usize = 1 << 10;
 
 /// Tables of one base.
-pub(super) struct FixedBase<P> {
+pub(crate) struct FixedBase<P> {
     window_bits: usize,
     tables: Vec<Vec<P>>,
 }
@@ -45,6 +50,17 @@ impl<P: RawPoint> FixedBase<P> {
             .map(|(window, base)| multiples(base, table_points(window, window_bits)))
             .collect();
         Self { window_bits, tables }
+    }
+
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // For whoever multiplies by these tables elsewhere.
+    pub fn window_bits(&self) -> usize {
+        self.window_bits
+    }
+
+    /// A table for each window, lowest first.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub fn tables(&self) -> &[Vec<P>] {
+        &self.tables
     }
 
     /// `scalars[i] · base` for each; no scalar may be zero, so that no result is the identity.
@@ -74,6 +90,25 @@ impl<P: RawPoint> FixedBase<P> {
             }
         }
         sums.iter().map(P::from_affine).collect()
+    }
+}
+
+impl<P: RawPoint> PointMaker<P> for &FixedBase<P> {
+    fn chunk_scalars(&self) -> usize {
+        CHUNK_SCALARS
+    }
+
+    fn points(&mut self, mut chunks: Chunks<'_>, sink: &mut Sink<'_, P>) -> Result<(), SrsError> {
+        chunks.try_for_each(|scalars| sink(&self.multiply(&scalars)))
+    }
+
+    fn encoded(&mut self, mut chunks: Chunks<'_>, sink: &mut Sink<'_, u8>) -> Result<(), SrsError> {
+        let mut bytes = Vec::with_capacity(CHUNK_SCALARS * P::BYTES);
+        chunks.try_for_each(|scalars| {
+            bytes.clear();
+            self.multiply(&scalars).iter().for_each(|point| point.encode(&mut bytes));
+            sink(&bytes)
+        })
     }
 }
 

@@ -6,13 +6,15 @@ use group::Group;
 use rand_core::RngCore;
 use rayon::prelude::*;
 
-use super::refused;
+use super::{refused, Chunks};
 use crate::error::SrsError;
 use crate::groth16::srs_file::invert_each;
 use crate::groth16::R1csShape;
 
-/// Scalars made and multiplied at a time.
-const CHUNK_SCALARS: usize = 1 << 14;
+/// Scalars of one task: some hundred microseconds.
+const TASK_SCALARS: usize = 1 << 12;
+/// Fewest variables whose polynomials are one task: each task reads all rows.
+const TASK_COLUMNS: usize = 1 << 16;
 
 /// What nobody may know of parameters that are to be trusted: who does can forge proofs.
 pub(super) struct Secrets {
@@ -115,37 +117,52 @@ impl Setup {
         }
     }
 
-    /// A query's scalars, in chunks.
-    pub fn scalars(&self, query: Query) -> Box<dyn Iterator<Item = Vec<Scalar>> + '_> {
-        let nonzero = |scalars: &[Scalar]| -> Vec<Scalar> {
-            scalars.iter().filter(|scalar| !scalar.is_zero_vartime()).copied().collect()
-        };
+    /// `Z(tau) / delta`: what the powers of tau in `h` are multiplied by.
+    pub fn h_scale(&self) -> Scalar {
+        self.vanishing * self.delta_inverse
+    }
+
+    /// A query's scalars, `chunk_scalars` at a time.
+    pub fn scalars(&self, query: Query, chunk_scalars: usize) -> Chunks<'_> {
         match query {
-            Query::H => Box::new(self.h_scalars()),
+            Query::H => Box::new(self.h_scalars(chunk_scalars)),
             Query::L => {
-                let aux = self.ext[self.num_inputs..].chunks(CHUNK_SCALARS);
-                Box::new(aux.map(|aux| aux.iter().map(|ext| ext * self.delta_inverse).collect()))
+                let divided = move |aux: &[Scalar]| -> Vec<Scalar> {
+                    let aux = aux.par_iter().with_min_len(TASK_SCALARS);
+                    aux.map(|ext| ext * self.delta_inverse).collect()
+                };
+                Box::new(self.ext[self.num_inputs..].chunks(chunk_scalars).map(divided))
             }
-            Query::A => Box::new(self.a.chunks(CHUNK_SCALARS).map(nonzero)),
-            Query::BG1 | Query::BG2 => Box::new(self.b.chunks(CHUNK_SCALARS).map(nonzero)),
+            Query::A => Box::new(nonzero(&self.a, chunk_scalars)),
+            Query::BG1 | Query::BG2 => Box::new(nonzero(&self.b, chunk_scalars)),
         }
     }
 
     /// `tau^i · (tau^m - 1) / delta` for `i` below `m - 1`.
-    fn h_scalars(&self) -> impl Iterator<Item = Vec<Scalar>> + '_ {
-        let mut next = self.vanishing * self.delta_inverse;
-        let mut missing = self.num_points(Query::H);
-        std::iter::from_fn(move || {
-            let count = missing.min(CHUNK_SCALARS);
-            missing -= count;
-            let mut step = || {
-                let this = next;
-                next *= self.secrets.tau;
-                this
-            };
-            (count > 0).then(|| (0..count).map(|_| step()).collect())
+    fn h_scalars(&self, chunk_scalars: usize) -> impl Iterator<Item = Vec<Scalar>> + '_ {
+        let first = self.h_scale();
+        let num_points = self.num_points(Query::H);
+        (0..num_points).step_by(chunk_scalars).map(move |start| {
+            let mut scalars = vec![Scalar::ZERO; chunk_scalars.min(num_points - start)];
+            scalars.par_chunks_mut(TASK_SCALARS).enumerate().for_each(|(task, scalars)| {
+                let mut next = first * self.secrets.tau.pow_vartime([(start + task * TASK_SCALARS) as u64]);
+                for scalar in scalars {
+                    *scalar = next;
+                    next *= self.secrets.tau;
+                }
+            });
+            scalars
         })
     }
+}
+
+/// Those that are not zero, `chunk_scalars` at a time.
+fn nonzero(scalars: &[Scalar], chunk_scalars: usize) -> impl Iterator<Item = Vec<Scalar>> + '_ {
+    let mut rest = scalars.iter().filter(|scalar| !scalar.is_zero_vartime()).copied();
+    std::iter::from_fn(move || {
+        let chunk: Vec<Scalar> = rest.by_ref().take(chunk_scalars).collect();
+        (!chunk.is_empty()).then_some(chunk)
+    })
 }
 
 /// `L_i(tau) = (tau^m - 1) · w^i / (m · (tau - w^i))` for the first `num_rows` rows of the domain: what an inverse NTT of
@@ -155,8 +172,8 @@ fn lagrange_at(tau: Scalar, vanishing: Scalar, domain_log2: u32, num_rows: usize
     (domain_log2..Scalar::S).for_each(|_| omega = omega.square());
     let size_inverse = Scalar::TWO_INV.pow_vartime([u64::from(domain_log2)]);
     let mut values = vec![Scalar::ZERO; num_rows];
-    values.par_chunks_mut(CHUNK_SCALARS).enumerate().for_each(|(chunk, values)| {
-        let mut root = omega.pow_vartime([(chunk * CHUNK_SCALARS) as u64]);
+    values.par_chunks_mut(TASK_SCALARS).enumerate().for_each(|(chunk, values)| {
+        let mut root = omega.pow_vartime([(chunk * TASK_SCALARS) as u64]);
         let mut numerators = Vec::with_capacity(values.len());
         for value in values.iter_mut() {
             *value = tau - root;
@@ -171,10 +188,21 @@ fn lagrange_at(tau: Scalar, vanishing: Scalar, domain_log2: u32, num_rows: usize
 }
 
 /// Each variable's polynomial at tau: `sum over rows of entry(row, variable) · L_row(tau)`.
+///
+/// Each task sums the entries of some of the variables. All tasks walk all rows, which takes a tenth of what the
+/// multiplications do, and no two write to the same place.
 fn evaluate_columns(shape: &R1csShape, matrix: usize, lagrange: &[Scalar]) -> Vec<Scalar> {
-    let mut columns = vec![Scalar::ZERO; shape.num_inputs() + shape.num_aux()];
-    shape.for_each_entry(matrix, &mut |row, column, coefficient| {
-        columns[column] += lagrange[row] * coefficient
+    let num_columns = shape.num_inputs() + shape.num_aux();
+    let task_columns = num_columns.div_ceil(rayon::current_num_threads()).max(TASK_COLUMNS);
+    let mut columns = vec![Scalar::ZERO; num_columns];
+    columns.par_chunks_mut(task_columns).enumerate().for_each(|(task, columns)| {
+        let first = task * task_columns;
+        shape.for_each_entry(matrix, &mut |row, column, coefficient| {
+            // Wraps for a variable before the first: beyond the last, then.
+            if let Some(sum) = columns.get_mut(column.wrapping_sub(first)) {
+                *sum += lagrange[row] * coefficient;
+            }
+        });
     });
     columns
 }

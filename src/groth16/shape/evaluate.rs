@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::patterns::{Anchors, Terms, Variable, INPUT, ONE};
@@ -265,27 +267,29 @@ impl R1csShape {
         self.verdict(first_bad)
     }
 
-    /// As [`Self::check_satisfied`], of a part of the rows: one span of 4096 in every `every`, drawn by `draw` (which is
-    /// given the number of spans to choose from). A constraint that is broken is found with a probability of 1 in `every`.
+    /// As [`Self::check_satisfied`] of a sample, on the calling thread: 4096 rows on end in `every` times as many, drawn from
+    /// the seed. The first that does not hold is named.
     ///
     /// # Errors
-    /// As [`Self::check_satisfied`]; the constraint named is the first of those looked at.
+    /// As [`Self::check_satisfied`].
     ///
     /// # Panics
-    /// If `every` is 0, or `draw` gives a number beyond its limit.
+    /// If `every` is 0.
     pub fn check_sample(
         &self,
         witness: &PackedWitness,
         every: usize,
-        mut draw: impl FnMut(usize) -> usize,
+        seed: u64,
     ) -> Result<(), SynthesisError> {
-        self.check_fits(witness)?;
-        let spans: Vec<Range<usize>> = self.spans().collect();
-        let drawn: Vec<Range<usize>> =
-            spans.chunks(every).map(|spans| spans[draw(spans.len())].clone()).collect();
+        self.check_lengths(witness)?;
         let evaluator = Evaluator::new(self, witness);
-        let first_bad = drawn.into_par_iter().find_map_first(|span| evaluator.first_unsatisfied(span));
-        self.verdict(first_bad)
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let num_rows = self.num_rows();
+        let mut spans = (0..num_rows.div_ceil(super::SPAN)).step_by(every).filter_map(|group| {
+            let start = (group + rng.gen_range(0..every)) * super::SPAN;
+            (start < num_rows).then(|| start..num_rows.min(start + super::SPAN))
+        });
+        self.verdict(spans.find_map(|span| evaluator.first_unsatisfied(span)))
     }
 
     /// `Ok` if the constraint of this row holds.
@@ -459,13 +463,42 @@ mod tests {
             let verdict = first.map_or(Ok(()), |index| {
                 Err(SynthesisError::Unsatisfied { index, num_constraints })
             });
-            prop_assert_eq!(shape.check_satisfied(&witness), verdict.clone());
-            // There is one span: any sample is all of it.
-            prop_assert_eq!(shape.check_sample(&witness, 3, |spans| spans - 1), verdict);
+            prop_assert_eq!(shape.check_satisfied(&witness), verdict);
             for row in 0..shape.num_rows() {
                 prop_assert_eq!(shape.check_row(&witness, row).is_ok(), a[row] * b[row] == c[row]);
             }
         }
+    }
+
+    #[test]
+    fn a_sample_is_every_row_or_so_many_of_them_and_names_the_one_that_is_broken() {
+        // As many constraints as eleven spans have rows, and one.
+        let num_constraints = 11 * super::super::SPAN + 1;
+        let rows = vec![[vec![(0, 2)], vec![(0, 1)]]; num_constraints - 1];
+        let circuit = Mixed { variables: vec![(1, true)], rows };
+        let shape = R1csShape::record(circuit.clone()).unwrap();
+        let assignment = Assignment::synthesize(circuit, 0, 0).unwrap();
+        let witness = PackedWitness::pack(&assignment, shape.classes()).unwrap();
+        let finds = |broken_row: usize, every: usize, seed: u64| {
+            let mut broken = witness.clone();
+            // The first constraint is that of the bit; each other one has its product, which is none.
+            broken.dense[broken_row - 1] += Scalar::ONE;
+            assert!(shape.check_row(&broken, broken_row).is_err());
+            match shape.check_sample(&broken, every, seed) {
+                Ok(()) => false,
+                Err(SynthesisError::Unsatisfied { index, .. }) => index == broken_row,
+                Err(other) => panic!("{other}"),
+            }
+        };
+        for seed in 0..8 {
+            assert_eq!(shape.check_sample(&witness, 1, seed), Ok(()));
+            assert_eq!(shape.check_sample(&witness, 4, seed), Ok(()));
+            for row in [1, super::super::SPAN, num_constraints - 1] {
+                assert!(finds(row, 1, seed), "row {row}, seed {seed}");
+            }
+        }
+        let found = (0..200).filter(|&seed| finds(5000, 4, seed)).count();
+        assert!((25..100).contains(&found), "one in four of 200: {found}");
     }
 
     #[test]

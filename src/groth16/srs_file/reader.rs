@@ -12,6 +12,7 @@ use super::layout::{self, Section, COUNT_BYTES, HEAD, HEAD_BYTES};
 use super::point::RawPoint;
 use super::{io_error, stopped, Progress, Stop};
 use crate::error::SrsError;
+use crate::groth16::srs::QuotientBasis;
 use crate::groth16::{Srs, VerifyingKey};
 
 /// Bytes read at a time: a multiple of both points' sizes, and small enough to stay in the cache between the
@@ -44,6 +45,7 @@ impl<'a, R: Read + Seek + Send> SrsReader<'a, R> {
         self.stream(&sections, progress, is_stopped, |chunks| {
             Ok(Srs {
                 vk: chunks.vk(&sections[0])?,
+                basis: QuotientBasis::Coefficients,
                 h: chunks.section(&sections[1])?,
                 l: chunks.section(&sections[2])?,
                 a: chunks.section(&sections[3])?,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 const CHECKS_VERSION: u32 = 1;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Verdict {
+pub(in crate::groth16) struct Verdict {
     checks_version: u32,
     device: u64,
     inode: u64,
@@ -49,6 +49,15 @@ impl Verdict {
         stored
             .and_then(|json| serde_json::from_slice::<Self>(&json).ok())
             .is_some_and(|stored| stored == *self)
+    }
+
+    /// The digest that a file with this metadata had when it was last checked, if it seems to be that file still. Only a
+    /// guess, which takes no time: nothing is believed of a file for it.
+    pub fn likely_sha256(metadata: &Metadata, dir: &Path) -> Option<[u8; 32]> {
+        let json = std::fs::read(Self::new(metadata, &[0; 32]).path(dir)).ok()?;
+        let stored: Self = serde_json::from_slice(&json).ok()?;
+        let digest = <[u8; 32]>::try_from(hex::decode(&stored.sha256).ok()?).ok()?;
+        (stored == Self::new(metadata, &digest)).then_some(digest)
     }
 
     /// Replaces the file's earlier verdict. Losing one only costs time, so that a failure is for the log alone.

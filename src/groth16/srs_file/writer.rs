@@ -2,7 +2,9 @@
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
+use crossbeam_channel::{bounded, Sender};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
@@ -17,8 +19,40 @@ use crate::groth16::{unfinished, Srs, VerifyingKey};
 struct DigestedFile {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
-    digest: Sha256,
+    digest: Digester,
     num_bytes: u64,
+}
+
+/// Takes a digest on a thread of its own: of 47 GB that takes half a minute, and writing them as long.
+struct Digester {
+    /// `None` once all is given.
+    pieces: Option<Sender<Vec<u8>>>,
+    thread: JoinHandle<[u8; 32]>,
+}
+
+impl Digester {
+    /// Pieces that may wait; of parameters that a GPU makes each has 100 MB.
+    const MAX_WAITING: usize = 2;
+
+    fn start() -> std::io::Result<Self> {
+        let (pieces, received) = bounded::<Vec<u8>>(Self::MAX_WAITING);
+        let thread = std::thread::Builder::new().name("cuzk-digest".to_owned()).spawn(move || {
+            let mut digest = Sha256::new();
+            received.iter().for_each(|piece| digest.update(piece));
+            digest.finalize().into()
+        })?;
+        Ok(Self { pieces: Some(pieces), thread })
+    }
+
+    fn update(&self, bytes: &[u8]) {
+        let pieces = self.pieces.as_ref().expect("taken only at the end");
+        pieces.send(bytes.to_vec()).expect("the thread takes pieces as long as there may be more");
+    }
+
+    fn finish(mut self) -> [u8; 32] {
+        self.pieces = None;
+        self.thread.join().expect("a digest of bytes in memory cannot fail")
+    }
 }
 
 impl DigestedFile {
@@ -27,7 +61,8 @@ impl DigestedFile {
         std::fs::create_dir_all(dir).map_err(|error| io_error(dir, error))?;
         let file = unfinished::create(dir).map_err(|error| io_error(dir, error))?;
         let file = BufWriter::with_capacity(1 << 20, file);
-        Ok(Self { path: path.into(), file, digest: Sha256::new(), num_bytes: 0 })
+        let digest = Digester::start().map_err(|error| io_error(path, error))?;
+        Ok(Self { path: path.into(), file, digest, num_bytes: 0 })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), SrsError> {
@@ -43,7 +78,7 @@ impl DigestedFile {
         file.as_file().sync_all().map_err(|error| io_error(&path, error))?;
         make_readable(&file).map_err(|error| io_error(&path, error))?;
         file.persist(&path).map_err(|error| io_error(&path, error.error))?;
-        Ok(WrittenFile { num_bytes, sha256: digest.finalize().into() })
+        Ok(WrittenFile { num_bytes, sha256: digest.finish() })
     }
 }
 
@@ -95,15 +130,27 @@ impl SrsWriter {
     }
 
     pub(crate) fn write_points<P: RawPoint>(&mut self, points: &[P]) -> Result<(), SrsError> {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.clear();
+        points.iter().for_each(|point| point.encode(&mut encoded));
+        let written = self.write_encoded::<P>(&encoded);
+        self.encoded = encoded;
+        written
+    }
+
+    /// Points as the file holds them.
+    ///
+    /// # Panics
+    /// If they are of another group than the section, not whole, or more than it lacks.
+    pub(crate) fn write_encoded<P: RawPoint>(&mut self, points: &[u8]) -> Result<(), SrsError> {
         assert_eq!(P::BYTES as u64, SECTIONS[self.num_sections - 1].1, "points are of the section's group");
-        let num_points = u32::try_from(points.len()).expect("callers write in chunks");
+        assert_eq!(points.len() % P::BYTES, 0, "points are whole");
+        let num_points = u32::try_from(points.len() / P::BYTES).expect("callers write in chunks");
         self.missing_points = self
             .missing_points
             .checked_sub(num_points)
             .expect("no more points than the section was begun with");
-        self.encoded.clear();
-        points.iter().for_each(|point| point.encode(&mut self.encoded));
-        self.file.write(&self.encoded)
+        self.file.write(points)
     }
 
     /// Gives the file its name.

@@ -63,6 +63,8 @@ struct Course {
     candidates: Vec<usize>,
     /// What was said last by each mirror, by index.
     reasons: Vec<Option<String>>,
+    /// A mirror's certificate was not trusted.
+    has_untrusted: bool,
     /// How often a file was wrong whose last bytes it gave, by mirror.
     num_wrong: Vec<u32>,
     fetched_bytes: u64,
@@ -77,6 +79,7 @@ impl OneFile<'_> {
             partial,
             candidates: (0..self.mirrors.len()).collect(),
             reasons: vec![None; self.mirrors.len()],
+            has_untrusted: false,
             num_wrong: vec![0; self.mirrors.len()],
             fetched_bytes: 0,
         };
@@ -122,6 +125,11 @@ impl OneFile<'_> {
         let (reason, asked) = match refusal {
             Refusal::Passing(reason, asked) => (reason, asked),
             Refusal::Gone(reason) => {
+                course.candidates.retain(|candidate| *candidate != index);
+                (reason, None)
+            }
+            Refusal::Untrusted(reason) => {
+                course.has_untrusted = true;
                 course.candidates.retain(|candidate| *candidate != index);
                 (reason, None)
             }
@@ -224,6 +232,7 @@ impl OneFile<'_> {
 
     fn unavailable(&self, course: &Course) -> ParamsError {
         let reasons = course.reasons.iter().flatten().cloned().collect();
-        ParamsError::Unavailable { file: self.wanted.file.name.clone(), reasons }
+        let has_untrusted = course.has_untrusted;
+        ParamsError::Unavailable { file: self.wanted.file.name.clone(), reasons, has_untrusted }
     }
 }

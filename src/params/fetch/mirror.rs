@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ureq::http::{header, HeaderMap, StatusCode};
+use ureq::tls::{parse_pem, Certificate, PemItem, RootCerts, TlsConfig};
 use ureq::{Agent, Proxy};
 
 use crate::error::ParamsError;
@@ -26,6 +27,38 @@ enum Source {
     Folder(PathBuf),
 }
 
+/// By whose certificates a mirror is trusted.
+#[derive(Clone, Debug)]
+pub struct Authorities(RootCerts);
+
+impl Default for Authorities {
+    /// Those that browsers trust. They are built in: no file of the system is needed.
+    fn default() -> Self {
+        Self(RootCerts::WebPki)
+    }
+}
+
+impl Authorities {
+    /// Those in this file (PEM), and no others.
+    ///
+    /// # Errors
+    /// [`ParamsError::Certificates`] if it cannot be read, or has none.
+    pub fn read(path: &Path) -> Result<Self, ParamsError> {
+        let refused = |what: String| ParamsError::Certificates { path: path.to_owned(), what };
+        let text = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+        let mut certificates: Vec<Certificate<'static>> = Vec::new();
+        for item in parse_pem(&text) {
+            if let PemItem::Certificate(certificate) = item.map_err(|error| refused(error.to_string()))? {
+                certificates.push(certificate);
+            }
+        }
+        if certificates.is_empty() {
+            return Err(refused("has no certificate (PEM)".to_owned()));
+        }
+        Ok(Self(RootCerts::new_with_certs(&certificates)))
+    }
+}
+
 /// What a mirror gives of a file.
 pub struct Opened {
     pub reader: Box<dyn Read>,
@@ -40,6 +73,8 @@ pub struct Opened {
 pub enum Refusal {
     /// It does not have it, or not for us: it is not asked for this file again.
     Gone(String),
+    /// Its certificate is none that is trusted: it is not asked again either.
+    Untrusted(String),
     /// It has other bytes than the manifest says.
     Wrong(String),
     /// It may have it later; perhaps it said when.
@@ -48,11 +83,23 @@ pub enum Refusal {
 
 impl Mirror {
     /// `https://gateway` (the file is at `/ipfs/CID` there), any `http://` or `https://` address with `{cid}` or `{name}`
-    /// in it, or `file:///folder` with files under their names.
+    /// in it, or `file:///folder` with files under their names. Trusted as [`Authorities::default`] says.
     ///
     /// # Errors
     /// [`ParamsError::Mirror`].
     pub fn new(url: &str, stall_limit: Duration) -> Result<Self, ParamsError> {
+        Self::trusted_by(url, stall_limit, &Authorities::default())
+    }
+
+    /// The same, trusted by others.
+    ///
+    /// # Errors
+    /// [`ParamsError::Mirror`].
+    pub fn trusted_by(
+        url: &str,
+        stall_limit: Duration,
+        authorities: &Authorities,
+    ) -> Result<Self, ParamsError> {
         let shown = without_credentials(url);
         let refused = |what: String| ParamsError::Mirror { url: shown.clone(), what };
         if let Some(path) = url.strip_prefix("file://") {
@@ -76,6 +123,7 @@ impl Mirror {
             })?;
         let agent = Agent::config_builder()
             .proxy(proxy)
+            .tls_config(TlsConfig::builder().root_certs(authorities.0.clone()).build())
             .http_status_as_error(false)
             .timeout_connect(Some(stall_limit))
             .timeout_recv_response(Some(stall_limit))
@@ -166,7 +214,7 @@ fn proxy_for(
     builder.build().map(Some).map_err(refused)
 }
 
-fn open_in_folder(dir: &std::path::Path, file: &PublishedFile, offset: u64) -> Result<Opened, Refusal> {
+fn open_in_folder(dir: &Path, file: &PublishedFile, offset: u64) -> Result<Opened, Refusal> {
     let open = || {
         let mut file = File::open(dir.join(&file.name))?;
         let total_bytes = file.metadata()?.len();
@@ -184,6 +232,7 @@ fn open_http(agent: &Agent, url: &str, offset: u64) -> Result<Opened, Refusal> {
     let response = request.call().map_err(|error| match error {
         ureq::Error::BadUri(what) => Refusal::Gone(format!("is no address: {what}")),
         ureq::Error::TooManyRedirects => Refusal::Gone("redirects for ever".to_owned()),
+        ureq::Error::Io(error) if is_untrusted(&error) => Refusal::Untrusted(error.to_string()),
         error => Refusal::Passing(error.to_string(), None),
     })?;
     let status = response.status();
@@ -206,6 +255,11 @@ fn open_http(agent: &Agent, url: &str, offset: u64) -> Result<Opened, Refusal> {
         _ => return Err(refusal(status, response.headers())),
     };
     Ok(Opened { reader: Box::new(response.into_body().into_reader()), offset, total_bytes })
+}
+
+/// rustls's error is inside; only its text is to be had without naming its version.
+fn is_untrusted(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::InvalidData && error.to_string().starts_with("invalid peer certificate")
 }
 
 fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {

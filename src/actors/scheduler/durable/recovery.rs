@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use actix::{Context, Handler, MessageResult};
 
+use super::super::devices::Service;
 use super::super::job::JobSpec;
 use super::super::{EndedJob, Scheduler};
 use crate::circuits::{Undecoded, Workload};
@@ -68,13 +69,19 @@ impl Scheduler {
         self.ended.insert(record.job, ended);
     }
 
-    pub(super) fn report_recovered(&self) {
+    pub(in super::super) fn report_recovered(&self) {
         if let Some(recovery) = &self.durable.recovery {
             let is_done = self.durable.num_recovering() == 0;
+            let hindered = match &self.synthesizer_service {
+                Service::Gone { reason } => Some(reason.clone()),
+                _ => None,
+            };
             recovery.send_modify(|recovery| {
                 // For good: new jobs do not wait for one that is taken in hand late.
                 recovery.is_done |= is_done;
-                recovery.held_back = self.durable.held_back.keys().copied().collect();
+                recovery.held_back =
+                    self.durable.held_back.keys().chain(&self.durable.late).copied().collect();
+                recovery.hindered = hindered;
             });
         }
     }
@@ -125,7 +132,10 @@ impl Scheduler {
     pub(super) fn taken_in_hand(&mut self, job: JobId) {
         self.durable.released = None;
         // It counts as any other from now on: nothing else is released until it is decoded and has ended.
-        self.durable.held_back.remove(&job);
+        if self.durable.held_back.remove(&job).is_some() {
+            // Who asks for it waits until it is in the table: it is known.
+            self.durable.late.insert(job);
+        }
         self.report_recovered();
     }
 

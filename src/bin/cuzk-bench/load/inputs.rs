@@ -69,9 +69,7 @@ impl Inputs {
             CircuitSpec::by_id(&circuit).ok_or_else(|| Failure::usage(format!("{circuit}: is unknown")))?;
         let path = params.join(spec.vk_file());
         let key = read_vk(&path).map_err(|error| {
-            Failure::usage(format!(
-                "{error} (`cuzk params generate {circuit}` makes test parameters; --params)"
-            ))
+            Failure::usage(error.for_circuit(&spec.id(), Some(spec.how_to_get_params())).to_string())
         })?;
         self.keys.insert(circuit, key);
         Ok(())

@@ -10,6 +10,7 @@ use cuzk::cuda::{Priority, Stream, SyntheticKernels, SyntheticSource};
 use cuzk::error::SynthesisError;
 use cuzk::groth16::density::Density;
 use cuzk::groth16::prover::quotient_of;
+use cuzk::groth16::srs::QuotientBasis;
 use cuzk::groth16::{Blinding, PackedWitness, Proof, R1csShape, Srs, VerifyingKey};
 use ff::Field;
 use group::{Curve, Group};
@@ -44,6 +45,7 @@ pub fn make_key(bench: &Bench, shape: &R1csShape) -> Result<Srs, Box<dyn Error>>
     let num_b = shape.b_input_density().count_ones() + shape.b_aux_density().count_ones();
     let srs = Srs {
         vk: verifying_key(shape.num_inputs()),
+        basis: QuotientBasis::Coefficients,
         h: g1(H, (1 << shape.domain_log2()) - 1)?,
         l: g1(L, shape.num_aux())?,
         a: g1(A, shape.num_inputs() + shape.a_aux_density().count_ones())?,

@@ -88,7 +88,10 @@ fn engine(text: &mut Text, state: &State, status: &EngineStatus) {
     let flags: [(Family, bool); 4] = [
         (gauge("cuzk_ready", "1 if jobs are accepted and a device can prove."), status.ready),
         (gauge("cuzk_degraded", "1 if ready, and something is not as it should be."), status.degraded),
-        (gauge("cuzk_fatal", "1 if no device is left and none will come back."), status.fatal.is_some()),
+        (
+            gauge("cuzk_fatal", "1 if no device is left, or no synthesizer, and none will come back."),
+            status.fatal.is_some(),
+        ),
         (gauge("cuzk_draining", "1 if no new jobs are accepted because the engine stops."), status.draining),
     ];
     for (family, value) in flags {

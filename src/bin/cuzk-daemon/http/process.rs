@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use cuzk::telemetry::process::resident_bytes;
+
 /// Of `times` in `/proc`: part of the kernel's interface, the same on every machine that CUDA runs on.
 const CLOCK_TICKS_PER_S: f64 = 100.0;
 
@@ -16,10 +18,9 @@ pub struct Process {
 impl Process {
     pub fn now() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").ok();
-        let status = fs::read_to_string("/proc/self/status").ok();
         Self {
             cpu_s: stat.as_deref().and_then(cpu_s),
-            resident_bytes: status.as_deref().and_then(resident_bytes),
+            resident_bytes: resident_bytes(),
             num_open_files: fs::read_dir("/proc/self/fd").ok().map(|files| files.count() as u64),
         }
     }
@@ -34,12 +35,6 @@ fn cpu_s(stat: &str) -> Option<f64> {
     Some((user + system) as f64 / CLOCK_TICKS_PER_S)
 }
 
-fn resident_bytes(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,7 +44,6 @@ mod tests {
         let stat = "42 (a) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0";
         assert_eq!(cpu_s(stat), Some(3.0));
         assert_eq!(cpu_s("42 (short) S 1"), None);
-        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t  12 kB\n"), Some(12_288));
         let process = Process::now();
         assert!(process.resident_bytes.is_some_and(|bytes| bytes > 100_000));
         assert!(process.num_open_files.is_some_and(|files| files > 0) && process.cpu_s.is_some());

@@ -1,5 +1,6 @@
 //! What a daemon says of itself at one moment: `cuzk status` prints it, `cuzk top` draws it.
 
+use cuzk::messages::status::{RunningPartition, Totals};
 use cuzk_wire::client::Client;
 use cuzk_wire::v1::{self, srs_status::Tier};
 use serde::Serialize;
@@ -26,20 +27,6 @@ pub struct Snapshot {
     pub circuits: Vec<Circuit>,
     /// Jobs that have not ended, oldest first.
     pub jobs: Vec<Job>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Totals {
-    pub accepted: u64,
-    pub attached: u64,
-    pub refused: u64,
-    pub recovered: u64,
-    pub completed: u64,
-    pub failed: u64,
-    pub cancelled: u64,
-    pub deadline_exceeded: u64,
-    pub retried: u64,
-    pub invalid_proofs: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -103,17 +90,8 @@ pub struct Job {
     pub partitions_done: u32,
     pub partitions_running: u32,
     pub devices: Vec<String>,
-    pub running: Vec<Running>,
+    pub running: Vec<RunningPartition>,
     pub age_ms: u64,
-}
-
-/// A partition on a device, or one whose proof is being verified.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Running {
-    pub partition: u32,
-    pub device: String,
-    /// The device's stage, or `verify`.
-    pub doing: String,
 }
 
 impl Snapshot {
@@ -134,7 +112,7 @@ impl Snapshot {
             reasons: status.reasons,
             uptime_seconds: status.uptime_seconds,
             recovering: status.recovering,
-            totals: status.totals.map(Totals::from).unwrap_or_default(),
+            totals: status.totals.as_ref().map(totals).unwrap_or_default(),
             witness_memory_bytes: status.witness_memory_bytes,
             circuit_memory_bytes: status.circuit_memory_bytes,
             host_memory_budget_bytes: status.host_memory_budget_bytes,
@@ -170,20 +148,21 @@ impl Snapshot {
     }
 }
 
-impl From<v1::Totals> for Totals {
-    fn from(totals: v1::Totals) -> Self {
-        Self {
-            accepted: totals.accepted,
-            attached: totals.attached,
-            refused: totals.refused,
-            recovered: totals.recovered,
-            completed: totals.completed,
-            failed: totals.failed,
-            cancelled: totals.cancelled,
-            deadline_exceeded: totals.deadline_exceeded,
-            retried: totals.retried,
-            invalid_proofs: totals.invalid_proofs,
-        }
+fn totals(said: &v1::Totals) -> Totals {
+    Totals {
+        accepted: said.accepted,
+        attached: said.attached,
+        refused: said.refused,
+        recovered: said.recovered,
+        completed: said.completed,
+        failed: said.failed,
+        cancelled: said.cancelled,
+        deadline_exceeded: said.deadline_exceeded,
+        dispatched: said.dispatched,
+        fallback: said.fallback,
+        retried: said.retried,
+        invalid_proofs: said.invalid_proofs,
+        late_results: said.late_results,
     }
 }
 
@@ -243,11 +222,9 @@ impl From<v1::SrsStatus> for Circuit {
     }
 }
 
-impl From<v1::RunningPartition> for Running {
-    fn from(running: v1::RunningPartition) -> Self {
-        let v1::RunningPartition { partition, device, doing } = running;
-        Self { partition, device, doing }
-    }
+fn running(said: v1::RunningPartition) -> RunningPartition {
+    let v1::RunningPartition { partition, device, doing } = said;
+    RunningPartition { partition, device, doing }
 }
 
 impl From<v1::JobStatus> for Job {
@@ -269,7 +246,7 @@ impl From<v1::JobStatus> for Job {
             partitions_done: job.partitions_done,
             partitions_running: job.partitions_running,
             devices: job.devices,
-            running: job.running.into_iter().map(Running::from).collect(),
+            running: job.running.into_iter().map(running).collect(),
             age_ms: job.age_ms,
         }
     }

@@ -87,6 +87,14 @@ fn text(snapshot: &Snapshot, address: &str) -> String {
         totals.refused,
         ui::count(totals.retried, "partition")
     );
+    if totals.invalid_proofs + totals.fallback > 0 {
+        let _ = writeln!(
+            text,
+            "proofs that did not verify: {}; {} by the CPU for want of a GPU",
+            totals.invalid_proofs,
+            ui::count(totals.fallback, "partition")
+        );
+    }
     let _ = writeln!(
         text,
         "host memory: {} of circuits and {} of witnesses, of {}",
@@ -173,7 +181,17 @@ pub fn jobs(snapshot: &Snapshot) -> String {
             ]
         })
         .collect();
-    titled("jobs", &["job", "kind", "circuit", "priority", "state", "done", "age", "on"], &rows)
+    let mut text =
+        titled("jobs", &["job", "kind", "circuit", "priority", "state", "done", "age", "on"], &rows);
+    if snapshot.recovering > 0 {
+        // They are not among the jobs until they are decoded, and lost they are not.
+        let _ = writeln!(
+            text,
+            "of an earlier process, not queued again yet: {}",
+            ui::count(snapshot.recovering, "job")
+        );
+    }
+    text
 }
 
 /// A table under its name; nothing is said in one line.
@@ -182,4 +200,26 @@ fn titled(title: &str, header: &[&str], rows: &[Vec<String>]) -> String {
         return format!("\n{title}: none\n");
     }
     format!("\n{title}\n{}", ui::table(header, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_restart_has_still_to_queue_is_said() {
+        let mut snapshot = Snapshot::default();
+        assert_eq!(jobs(&snapshot), "\njobs: none\n");
+        snapshot.recovering = 2;
+        assert_eq!(jobs(&snapshot), "\njobs: none\nof an earlier process, not queued again yet: 2 jobs\n");
+    }
+
+    #[test]
+    fn wrong_proofs_and_the_fallback_are_said_once_there_are_any() {
+        let mut snapshot = Snapshot::default();
+        assert!(!text(&snapshot, "here").contains("did not verify"));
+        (snapshot.totals.invalid_proofs, snapshot.totals.fallback) = (3, 1);
+        let said = text(&snapshot, "here");
+        assert!(said.contains("did not verify: 3; 1 partition by the CPU"), "{said}");
+    }
 }

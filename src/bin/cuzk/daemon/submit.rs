@@ -272,7 +272,7 @@ fn check(workload: &dyn Workload, params: &Path, proof: &[u8]) -> Result<Option<
     if !files::is_there(&path).unwrap_or(false) {
         return Ok(None);
     }
-    verify::verify(workload, &verify::read_key(&path)?, proof).map(Some)
+    verify::verify(workload, &verify::read_key(&path, &spec)?, proof).map(Some)
 }
 
 struct Outcome<'a> {

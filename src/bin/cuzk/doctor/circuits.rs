@@ -34,7 +34,7 @@ pub fn check(root: &Root, config: &Config, params_dir: &Path, gpus: &[Gpu]) -> V
     if chosen.is_empty() {
         let advice =
             "`cuzk params fetch` gets those of PoRep and SnapDeals of 32 GiB sectors; `cuzk params generate \
-                      wpost-2k` makes test parameters";
+                      wpost-2k` makes TEST parameters";
         let what = format!("{}: there are none, and [srs] warmup names none", params_dir.display());
         return vec![Finding::warn("parameters", what, advice)];
     }
@@ -119,7 +119,8 @@ fn on_gpus(config: &Config, spec: &CircuitSpec, gpus: &[Gpu], host_bytes: u64) -
         configured => configured,
     };
     let num_gpus = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
-    let machine = Machine { num_gpus, device_budget_bytes, host_budget_bytes, num_lanes };
+    let batch_partitions = if config.gpus.share_passes { config.scheduler.batch_partitions } else { 1 };
+    let machine = Machine { num_gpus, device_budget_bytes, host_budget_bytes, num_lanes, batch_partitions };
     Some(match capacity(&machine, &circuit) {
         Ok(answer) => {
             let what = format!(

@@ -25,7 +25,10 @@ fn socket(root: &Root, config: &Config) -> (Finding, bool) {
         ListenAddress::Unix(path) => path.to_str(),
         ListenAddress::Tcp(_) => None,
     });
-    let paths: Vec<&str> = configured.chain([SERVICE_SOCKET]).collect();
+    let mut paths: Vec<&str> = configured.collect();
+    if !paths.contains(&SERVICE_SOCKET) {
+        paths.push(SERVICE_SOCKET);
+    }
     let Some(path) = paths.iter().map(|path| root.join(path)).find(|path| path.exists()) else {
         return (Finding::fine(name, format!("{}: no daemon is there", paths.join(", "))), false);
     };

@@ -159,7 +159,7 @@ fn opened(root: &Root, config: &Config) -> (Vec<Finding>, Vec<Gpu>) {
 }
 
 /// Machine code runs on the same major version from its minor on; PTX is compiled for later ones by the driver.
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only a build with CUDA has GPUs to ask it of"))]
 fn code_for(name: &str, what: &str, capability: (u32, u32), targets: &[&str]) -> Finding {
     let number = |text: &str| text.parse::<u32>().ok().map(|number| (number / 10, number % 10));
     let machine = targets.iter().filter_map(|target| number(target.strip_prefix("sm_")?));

@@ -16,7 +16,7 @@ use cuzk::groth16::srs_file::{read_srs, read_vk, ReadOptions};
 use cuzk::params::{digest_file, name_of_partial, FileDigests, Manifest};
 use serde_json::{json, Value};
 
-use super::{find, note_leftovers};
+use super::{find, note_leftovers, Found};
 use crate::circuits::select;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
@@ -50,18 +50,7 @@ pub fn run(args: &CheckArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     if !args.json {
         note_leftovers(dir, ui);
     }
-    let specs = if args.circuits.is_empty() {
-        let there: Vec<CircuitSpec> =
-            found.into_iter().filter(|file| file.bytes.is_some()).map(|file| file.spec).collect();
-        if there.is_empty() {
-            let what = "no parameter files there: name their folder with --params, `cuzk params fetch`, or `cuzk params \
-                        generate`";
-            return Err(Failure::usage(format!("{}: {what}", dir.display())));
-        }
-        there
-    } else {
-        select(&args.circuits)?
-    };
+    let specs = if args.circuits.is_empty() { all_of(found, dir)? } else { select(&args.circuits)? };
     let interrupts = Interrupts::install()?;
     let num_threads = match args.parallel {
         Some(parallel) => parallel.into(),
@@ -85,13 +74,7 @@ pub fn run(args: &CheckArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
             failures.push(failure);
         }
     }
-    for (path, what) in left_over(dir) {
-        if args.json {
-            ui::out(&json!({ "left_over": path.display().to_string(), "what": what }).to_string())?;
-        } else {
-            ui.note(&format!("{}: left over: {what}", path.display()));
-        }
-    }
+    say_left_over(dir, args.json, ui)?;
     // The failures have been printed one by one; the last word is how to go on.
     match failures.into_iter().next() {
         None => Ok(()),
@@ -100,6 +83,28 @@ pub fn run(args: &CheckArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
             ..failure
         }),
     }
+}
+
+/// Every circuit that has a file.
+fn all_of(found: Vec<Found>, dir: &Path) -> Result<Vec<CircuitSpec>, Failure> {
+    let there: Vec<CircuitSpec> =
+        found.into_iter().filter(|file| file.bytes.is_some()).map(|file| file.spec).collect();
+    if there.is_empty() {
+        let what = "no parameter files there: name their folder with --params, or `cuzk params fetch`";
+        return Err(Failure::usage(format!("{}: {what}", dir.display())));
+    }
+    Ok(there)
+}
+
+fn say_left_over(dir: &Path, as_json: bool, ui: Ui) -> Result<(), Failure> {
+    for (path, what) in left_over(dir) {
+        if as_json {
+            ui::out(&json!({ "left_over": path.display().to_string(), "what": what }).to_string())?;
+        } else {
+            ui.note(&format!("{}: left over: {what}", path.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Whose a file is.
@@ -208,7 +213,9 @@ impl Digests {
             let (_, vk) = digests.next().expect("two files a circuit");
             let params = params.map_err(|error| {
                 if is_missing(&error) {
-                    return SrsError::Missing { circuit: spec.to_string(), path: path.clone() }.into();
+                    let advice = Some(spec.how_to_get_params());
+                    return SrsError::Missing { circuit: spec.to_string(), path: path.clone(), advice }
+                        .into();
                 }
                 Failure::from(error)
             });

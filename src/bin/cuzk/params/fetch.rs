@@ -12,7 +12,8 @@ use cuzk::circuits::{CircuitSpec, ProofKind, SectorSize};
 use cuzk::config::Config;
 use cuzk::error::ParamsError;
 use cuzk::params::fetch::{
-    check_space, fetch, state_of, FetchOptions, Fetched, FileState, Mirror, Stop, DEFAULT_GATEWAY,
+    check_space, fetch, state_of, Authorities, FetchOptions, Fetched, FileState, Mirror, Stop,
+    DEFAULT_GATEWAY,
 };
 use cuzk::params::{Manifest, VerifiedFiles, Wanted};
 use serde_json::{json, Value};
@@ -26,6 +27,8 @@ use board::FetchBoard;
 
 /// Environment variable with addresses of mirrors, separated by commas.
 const GATEWAY_VARIABLE: &str = "CUZK_GATEWAY";
+/// Environment variable with a file of certificates, as other programs read it.
+const CA_VARIABLE: &str = "SSL_CERT_FILE";
 /// How long a signal waits for the threads to notice. What they wrote is on disk either way.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
@@ -50,6 +53,10 @@ pub struct FetchArgs {
     /// [default: CUZK_GATEWAY, else `[fetch] gateways`, else https://proofs.filecoin.io]
     #[arg(long, value_name = "URL")]
     gateway: Vec<String>,
+    /// Certificates (PEM) by which they are trusted, and no others [default: `[fetch] ca`, else SSL_CERT_FILE, else those
+    /// that browsers trust]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Another network's list of files, in the form of Filecoin's parameters.json
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
@@ -102,8 +109,9 @@ pub fn run(args: &FetchArgs, config: &Config, ui: Ui) -> Result<(), Failure> {
     let dir = args.params.dir(config);
     let wanted = wanted(args)?;
     let stall_limit = Duration::from_secs(config.fetch.stall_limit_s);
-    let mirrors: Vec<Mirror> =
-        gateways(args, config).iter().map(|url| Mirror::new(url, stall_limit)).collect::<Result<_, _>>()?;
+    let authorities = authorities(args, config)?;
+    let mirror = |url: &String| Mirror::trusted_by(url, stall_limit, &authorities);
+    let mirrors: Vec<Mirror> = gateways(args, config).iter().map(mirror).collect::<Result<_, _>>()?;
     if args.dry_run {
         return dry_run(args, &dir, &wanted, &mirrors);
     }
@@ -168,6 +176,13 @@ fn gateways(args: &FetchArgs, config: &Config) -> Vec<String> {
         [] => vec![DEFAULT_GATEWAY.to_owned()],
         configured => configured.to_vec(),
     }
+}
+
+fn authorities(args: &FetchArgs, config: &Config) -> Result<Authorities, ParamsError> {
+    let configured = || Some(PathBuf::from(&config.fetch.ca)).filter(|path| !path.as_os_str().is_empty());
+    let by_variable = || std::env::var_os(CA_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let file = args.ca.clone().or_else(configured).or_else(by_variable);
+    file.map_or_else(|| Ok(Authorities::default()), |file| Authorities::read(&file))
 }
 
 /// Makes the folder and looks whether it takes files, and has room for these.
@@ -298,6 +313,9 @@ fn how(fetched: &Fetched) -> String {
 fn advised(error: ParamsError) -> Failure {
     let advice = match &error {
         ParamsError::Wrong { .. } => "remove it, choose another folder with --params, or use --force",
+        ParamsError::Unavailable { has_untrusted: true, .. } => {
+            "name a file with the certificates that you trust with --ca, or another mirror with --gateway"
+        }
         ParamsError::Unavailable { .. } => "run it again to go on, or name another mirror with --gateway",
         _ => return space_in_words(error),
     };

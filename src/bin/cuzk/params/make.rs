@@ -6,10 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::ValueEnum;
 use cuzk::circuits::CircuitSpec;
 use cuzk::error::SrsError;
-use cuzk::groth16::generate::{generate_params, Generated};
+use cuzk::groth16::generate::{generate_params, Generated, PointProgress};
 use cuzk::groth16::srs_file::{read_counts, read_vk, remove_leftovers, Leftover};
+use cuzk::groth16::R1csShape;
+use rand_chacha::ChaCha20Rng;
 
 use crate::failure::{Failure, EXIT_USAGE};
 use crate::interrupt::Interrupts;
@@ -21,9 +24,20 @@ const WARNING: &str = "\
 WARNING: these are TEST parameters. Their secrets are known to everybody, so anyone can forge proofs for them.
          Never use them, or the proofs made with them, on a network.";
 
+/// What adds the points up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum MakerDevice {
+    /// This machine's cores
+    #[default]
+    Cpu,
+    /// The first visible GPU: also full-size circuits, in minutes
+    Cuda,
+}
+
 /// Makes the test parameters of circuits in one folder.
 pub struct Maker<'a> {
     dir: &'a Path,
+    device: MakerDevice,
     /// Replace what is there, whatever it is.
     force: bool,
     ui: Ui,
@@ -39,19 +53,30 @@ struct Files {
 
 impl<'a> Maker<'a> {
     pub fn new(dir: &'a Path, force: bool, ui: Ui, interrupts: &'a Interrupts) -> Self {
-        Self { dir, force, ui, interrupts, has_warned: Cell::new(false) }
+        Self { dir, device: MakerDevice::Cpu, force, ui, interrupts, has_warned: Cell::new(false) }
+    }
+
+    /// With points by this device.
+    pub fn on(self, device: MakerDevice) -> Self {
+        Self { device, ..self }
     }
 
     /// Makes the files that are not there. Refuses all of them if one circuit cannot be built here, a file of another
     /// kind is in the way, or the folder cannot take them: before minutes are spent on what cannot be kept.
     pub fn make_all(&self, specs: &[CircuitSpec]) -> Result<(), Failure> {
-        if let Some(spec) = specs.iter().find(|spec| spec.is_full_size()) {
+        let is_too_large = |spec: &&CircuitSpec| self.device == MakerDevice::Cpu && spec.is_full_size();
+        if let Some(spec) = specs.iter().find(is_too_large) {
             return Err(Failure::usage(format!(
                 "{spec}: the key of a circuit of {} sectors takes hours and tens of gigabytes; test parameters are \
-                 made for smaller sectors, for WinningPoSt and for scaled-down PoReps, such as porep-32g-k1",
+                 made for smaller sectors, for WinningPoSt and for scaled-down PoReps, such as porep-32g-k1; a GPU \
+                 makes the others too (--device cuda)",
                 spec.sector_size
             )));
         }
+        let gpu = match self.device {
+            MakerDevice::Cpu => None,
+            MakerDevice::Cuda => Some(open_gpu()?),
+        };
         files::check_enterable(self.dir).map_err(|failure| Failure { code: EXIT_USAGE, ..failure })?;
         self.remove_leftovers()?;
         let mut missing = Vec::new();
@@ -68,7 +93,7 @@ impl<'a> Maker<'a> {
             return Ok(());
         }
         self.check_folder(missing.iter().filter_map(|(spec, _)| spec.params_bytes()).sum())?;
-        missing.iter().try_for_each(|(spec, files)| self.make(spec, files))
+        missing.iter().try_for_each(|(spec, files)| self.make(spec, files, gpu.as_ref()))
     }
 
     /// Those of other processes that still run are left alone.
@@ -92,13 +117,13 @@ impl<'a> Maker<'a> {
         check_space(self.dir, needs_bytes, files::free_bytes(self.dir).map_err(refused)?)
     }
 
-    fn make(&self, spec: &CircuitSpec, files: &Files) -> Result<(), Failure> {
+    fn make(&self, spec: &CircuitSpec, files: &Files, gpu: Option<&Gpu>) -> Result<(), Failure> {
         if !self.has_warned.replace(true) {
             self.ui.note(WARNING);
         }
         self.interrupts.check()?;
         let start = Instant::now();
-        let made = self.write(spec, files)?;
+        let made = self.write(spec, files, gpu)?;
         check_digest(spec, files, &made)?;
         ui::out(&format!(
             "{spec}: made in {}\n  {}  {} (sha256 {})\n  {}  {}",
@@ -111,17 +136,22 @@ impl<'a> Maker<'a> {
         ))
     }
 
-    fn write(&self, spec: &CircuitSpec, files: &Files) -> Result<Generated, Failure> {
+    fn write(&self, spec: &CircuitSpec, files: &Files, gpu: Option<&Gpu>) -> Result<Generated, Failure> {
         self.ui.note(&format!("{spec}: recording the circuit's constraints"));
         let shape = spec
             .record_shape()
             .map_err(|error| Failure::proving(spec.to_string(), format!("{spec}: {error}")))?;
         let progress = Progress::new(self.ui, format!("{spec}: making parameters"));
         let made = self.interrupts.run(|| {
-            generate_params(&shape, &mut spec.test_params_rng(), &files.params, &files.vk, &|done, total| {
+            let progress = |done, total| {
                 self.interrupts.unwind();
                 progress.set(done, total);
-            })
+            };
+            let mut rng = spec.test_params_rng();
+            match gpu {
+                None => generate_params(&shape, &mut rng, &files.params, &files.vk, &progress),
+                Some(gpu) => generate_on(gpu, &shape, &mut rng, files, &progress),
+            }
         })?;
         // A circuit's parameters are input elsewhere; here they are written, where the user said.
         made.map_err(|error| match error {
@@ -158,6 +188,47 @@ impl<'a> Maker<'a> {
         // Without the .vk nothing could be verified: the pair is made again, with the same bytes.
         Ok(files.vk.exists() && read_vk(&files.vk).is_ok())
     }
+}
+
+#[cfg(feature = "cuda")]
+type Gpu = cuzk::cuda::generate::ParameterMaker;
+/// There is none to open.
+#[cfg(not(feature = "cuda"))]
+type Gpu = std::convert::Infallible;
+
+/// Before anything else takes time.
+#[cfg(feature = "cuda")]
+fn open_gpu() -> Result<Gpu, Failure> {
+    Gpu::first().map_err(|error| Failure::usage(format!("--device cuda: {error}")))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_gpu() -> Result<Gpu, Failure> {
+    Err(Failure::usage(
+        "--device cuda: this program was built without CUDA (cargo feature `cuda`): use --device cpu",
+    ))
+}
+
+#[cfg(feature = "cuda")]
+fn generate_on(
+    gpu: &Gpu,
+    shape: &R1csShape,
+    rng: &mut ChaCha20Rng,
+    files: &Files,
+    progress: PointProgress<'_>,
+) -> Result<Generated, SrsError> {
+    gpu.write(shape, rng, &files.params, &files.vk, progress)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn generate_on(
+    gpu: &Gpu,
+    _: &R1csShape,
+    _: &mut ChaCha20Rng,
+    _: &Files,
+    _: PointProgress<'_>,
+) -> Result<Generated, SrsError> {
+    match *gpu {}
 }
 
 fn check_space(dir: &Path, needs_bytes: u64, free_bytes: u64) -> Result<(), Failure> {

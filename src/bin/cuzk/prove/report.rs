@@ -6,6 +6,7 @@ use std::time::Duration;
 use cuzk::circuits::CircuitSpec;
 use cuzk::groth16::proof::PROOF_BYTES;
 use cuzk::messages::job::{JobTimings, ProofOutcome};
+use cuzk::telemetry::process::peak_resident_bytes;
 use serde_json::{json, Map, Value};
 
 use super::run::{Finished, Proved};
@@ -29,7 +30,7 @@ pub fn json(finished: &Finished) -> Value {
                 "replayed": proved.replayed,
                 "timings_ms": timings_ms(&outcome.timings),
                 "devices": devices,
-                "peak_rss_bytes": peak_rss_bytes(),
+                "peak_rss_bytes": peak_resident_bytes(),
             })
         }
         Err(failure) => json!({
@@ -42,7 +43,7 @@ pub fn json(finished: &Finished) -> Value {
             "replayed": false,
             "timings_ms": null,
             "devices": null,
-            "peak_rss_bytes": peak_rss_bytes(),
+            "peak_rss_bytes": peak_resident_bytes(),
             "error": failure.as_json(),
         }),
     }
@@ -65,7 +66,7 @@ pub fn text(finished: &Finished, proved: &Proved) -> String {
     if outcome.retries > 0 {
         rows.push(row("proved again", &ui::count(u64::from(outcome.retries), "partition")));
     }
-    if let Some(bytes) = peak_rss_bytes() {
+    if let Some(bytes) = peak_resident_bytes() {
         rows.push(row("peak memory", &ui::bytes(bytes)));
     }
     for (partition, proof) in outcome.proof.chunks(PROOF_BYTES).enumerate() {
@@ -133,12 +134,4 @@ fn timings_ms(timings: &JobTimings) -> Value {
         parts(timings).into_iter().map(|(name, time)| (name.to_owned(), ms(time))).collect();
     object.insert("total".to_owned(), ms(timings.total));
     Value::Object(object)
-}
-
-/// The most memory that this process has had, over all its jobs so far; `None` where the system does not tell.
-fn peak_rss_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }

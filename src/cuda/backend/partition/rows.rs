@@ -1,5 +1,5 @@
 //! A partition's witness and its row values: packed to the device and evaluated there, or as scalars, with rows by the
-//! host, where the plan has no room for the shape.
+//! host, where the plan has no room for the shape. Whoever evaluates looks at a sample of the constraints.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use blst::blst_fr;
 
-use super::{missing, Begun, Driven, Partition, Work, SCALAR_BYTES};
+use super::{missing, Begun, Driven, HostSide, Made, Partition, Work, SCALAR_BYTES};
 use crate::backend::Stage;
 use crate::cuda::backend::lane::Streams;
 use crate::cuda::backend::sources::ValueKind;
@@ -80,7 +80,8 @@ impl Partition {
         resident.ok_or_else(|| missing("the shape that is resident by plan"))
     }
 
-    /// Row values of A and B. Those of C are their product, which the witness check has made sure of.
+    /// Row values of A and B. Those of C are their product where the witness satisfies the circuit; where it does not, the proof does not
+    /// verify.
     fn upload_rows(&mut self, streams: &Streams, shared: &mut Shared) -> Result<Ticket, CudaError> {
         let ticket = Ticket::default();
         self.tickets.push(ticket.clone());
@@ -106,15 +107,31 @@ impl Partition {
     pub(super) fn start_evaluate(
         &mut self,
         streams: &mut Streams,
+        host: HostSide,
         shared: &mut Shared,
     ) -> Result<(), CudaError> {
         if self.plan.evaluation == Evaluation::Device {
             return self.launch_rows(streams, shared);
         }
         let begun = Instant::now();
+        let Work { shape, witness, .. } = &self.work;
+        let (shape, witness) = (Arc::clone(shape), Arc::clone(witness));
+        let RowSample { every, seed } = RowSample::of(shape.num_rows(), rand::random());
+        host.spawn(shared, move || Made::RowsVerdict(shape.check_sample(&witness, every as usize, seed)))?;
         let ticket = self.upload_rows(streams, shared)?;
         self.driven = Some(Driven::Evaluate { begun, ticket });
         Ok(())
+    }
+
+    /// Whether the rows that the host looked at hold. `None`: it is still at it.
+    pub(super) fn take_host_verdict(&mut self) -> Option<Result<(), CudaError>> {
+        let verdict = self.host_verdict.take()?;
+        Some(verdict.map_err(|error| match error {
+            SynthesisError::Unsatisfied { index, num_constraints } => {
+                CudaError::Unsatisfied { index, num_constraints }
+            }
+            error => CudaError::Host(error.to_string()),
+        }))
     }
 
     /// Row values from the packed witness, and the check of a sample of them.

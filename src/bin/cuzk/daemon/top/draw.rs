@@ -286,8 +286,9 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::Terminal;
 
-    use super::super::super::snapshot::{Circuit, Queue, Running};
+    use super::super::super::snapshot::{Circuit, Queue};
     use super::*;
+    use cuzk::messages::status::RunningPartition;
 
     fn busy_machine() -> Snapshot {
         let device = |index: usize| Device {
@@ -308,7 +309,7 @@ mod tests {
             partitions: 10,
             partitions_done: 3,
             partitions_running: 2,
-            running: vec![Running {
+            running: vec![RunningPartition {
                 partition: 4,
                 device: format!("GPU-{index}fd2a1bc-0000"),
                 doing: "sum-h".to_owned(),

@@ -1,0 +1,264 @@
+//! `cuzk-bench whole`: whole jobs of a Filecoin circuit on one GPU, through the engine: from the request's bytes to proofs
+//! that our verifier and Filecoin's have accepted. With `--in-memory` the key is made on that GPU and never is a file.
+
+mod key;
+mod report;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use cuzk::actors::gpu_device::FactorySpawner;
+use cuzk::backend::BackendFactory;
+use cuzk::circuits::check::check_proof;
+use cuzk::circuits::synthetic::SyntheticOptions;
+use cuzk::circuits::{CircuitSpec, FilecoinRequest, ProofKind, SrsSource, Workload};
+use cuzk::cuda::backend::select_devices;
+use cuzk::engine::{DeviceSpec, Engine, EngineConfig, Preload};
+use cuzk::groth16::srs_file::read_vk;
+use cuzk::groth16::{R1csShape, VerifyingKey};
+use cuzk::messages::events::{Event, EventConsumer, EventSink};
+use cuzk::messages::job::{Payload, ProofRequest};
+use cuzk::messages::srs::Residence;
+
+use self::key::{KeyInMemory, Keyed};
+use self::report::{seconds, Proof, Report};
+use crate::Failure;
+
+/// Prove whole jobs on the first GPU and say where the time goes
+#[derive(Args)]
+pub struct WholeArgs {
+    /// Such as porep-32g, porep-2k, winning-32g
+    #[arg(value_name = "CIRCUIT", value_parser = parse_circuit)]
+    circuit: CircuitSpec,
+    /// Make the key on the GPU and keep it in memory; otherwise its file is read
+    #[arg(long)]
+    in_memory: bool,
+    /// Folder of the parameter files
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/tmp/filecoin-proof-parameters",
+        conflicts_with = "in_memory"
+    )]
+    params: PathBuf,
+    /// Prove by the folded key: the quotient by its values, C in the points
+    #[arg(long, requires = "in_memory")]
+    folded: bool,
+    /// The circuit's matrices, as `cuzk-bench shape --out` stores them [default: recorded anew]
+    #[arg(long, value_name = "FILE", requires = "in_memory")]
+    shape: Option<PathBuf>,
+    /// Jobs, one after another
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    proofs: u32,
+    /// Jobs in the engine at a time: more than one for what it sustains
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    at_once: u32,
+    /// PoRep: partitions of a job [default: the network's]
+    #[arg(long, value_name = "N")]
+    partitions: Option<u32>,
+    /// Partitions on the device at a time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    lanes: u32,
+    /// Threads for witnesses and verification [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Of the synthetic sectors
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write what the engine did, for `cuzk-bench timeline`
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_circuit(text: &str) -> Result<CircuitSpec, String> {
+    CircuitSpec::by_id(text).ok_or_else(|| format!("{text:?} is no circuit; `cuzk circuits` lists them"))
+}
+
+/// Keeps every event.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<Event>>>);
+
+impl EventConsumer for Events {
+    fn consume(&self, event: Event) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+}
+
+impl Events {
+    fn num(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn from(&self, first: usize) -> Vec<Event> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[first..].to_vec()
+    }
+}
+
+/// What is proved, and by which key.
+struct Subject {
+    requests: Vec<FilecoinRequest>,
+    shape: Option<Arc<R1csShape>>,
+    srs: Option<KeyInMemory>,
+    vk: VerifyingKey,
+    params: PathBuf,
+}
+
+impl Subject {
+    /// From the request's bytes to a job.
+    fn decode(&self, request: &FilecoinRequest) -> Result<Arc<dyn Workload>, Failure> {
+        let workload = request.clone().decode(&self.params).map_err(Failure::failed)?;
+        Ok(match (&self.srs, &self.shape) {
+            (Some(key), Some(shape)) => {
+                Arc::new(Keyed::new(workload, SrsSource::Memory(Arc::clone(&key.srs)), Arc::clone(shape)))
+            }
+            _ => workload,
+        })
+    }
+}
+
+pub fn run(args: &WholeArgs) -> Result<(), Failure> {
+    let mut report = Report::new(&args.circuit.to_string());
+    let subject = prepare(args, &mut report)?;
+    let events = Events::default();
+    let (sink, log) = match &args.events {
+        Some(path) => {
+            let (sink, log) = cuzk::telemetry::event_log::EventLog::create(path).map_err(Failure::usage)?;
+            (sink.with(events.clone()), Some(log))
+        }
+        None => (EventSink::to(events.clone()), None),
+    };
+    let engine = start_engine(args, sink)?;
+    let outcome = measure(args, &engine, &subject, &events, &mut report);
+    engine.shutdown_blocking(Duration::ZERO);
+    drop(log);
+    outcome?;
+    report.print(args.json)
+}
+
+fn prepare(args: &WholeArgs, report: &mut Report) -> Result<Subject, Failure> {
+    let spec = &args.circuit;
+    let (requests, made) = timed(|| make_requests(args))?;
+    report.note("synthetic sectors", made);
+    if !args.in_memory {
+        let vk = read_vk(&args.params.join(spec.vk_file())).map_err(Failure::usage)?;
+        return Ok(Subject { requests, shape: None, srs: None, vk, params: args.params.clone() });
+    }
+    let (shape, took) = timed(|| match &args.shape {
+        Some(path) => R1csShape::load(path).map_err(Failure::usage),
+        None => spec.record_shape().map_err(Failure::failed),
+    })?;
+    report.note("the constraints, recorded or read", took);
+    let (key, made) = timed(|| KeyInMemory::make(spec, &shape, args.folded))?;
+    report.note("making the key on the GPU", made);
+    report.key_bytes = key.srs.num_bytes();
+    let vk = key.srs.vk.clone();
+    let shape = Some(Arc::new(shape));
+    Ok(Subject { requests, shape, srs: Some(key), vk, params: PathBuf::new() })
+}
+
+/// One for each proof, of another sector each.
+fn make_requests(args: &WholeArgs) -> Result<Vec<FilecoinRequest>, Failure> {
+    let CircuitSpec { kind, sector_size, .. } = args.circuit;
+    let is_porep = kind == ProofKind::PorepSealCommit;
+    let options = |proof: u32| SyntheticOptions {
+        partitions: args.partitions,
+        challenges: is_porep.then(|| args.circuit.num_challenges()),
+        ..SyntheticOptions::new(kind, sector_size, args.seed + u64::from(proof))
+    };
+    (0..args.proofs.max(1))
+        .map(|proof| options(proof).generate().map(|job| job.request).map_err(Failure::usage))
+        .collect()
+}
+
+fn start_engine(args: &WholeArgs, events: EventSink) -> Result<Engine, Failure> {
+    let device = select_devices(&[], args.lanes).map_err(Failure::failed)?.into_iter().next();
+    let device = device.ok_or_else(|| Failure::failed("no GPU is visible"))?;
+    eprintln!("on {}", device.device_id());
+    let defaults = EngineConfig::default();
+    let engine = Engine::start(EngineConfig {
+        devices: vec![DeviceSpec::Spawner(FactorySpawner::boxed(device))],
+        params_dir: args.params.clone(),
+        synthesis_threads: args.threads.unwrap_or(defaults.synthesis_threads),
+        events,
+        ..defaults
+    });
+    let engine = engine.map_err(Failure::failed)?;
+    engine.wait_ready_blocking().map_err(Failure::failed)?;
+    Ok(engine)
+}
+
+fn measure(
+    args: &WholeArgs,
+    engine: &Engine,
+    subject: &Subject,
+    events: &Events,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let first = &subject.requests[0];
+    let (loaded, elapsed) = timed(|| {
+        let preload = Preload { pinned: true, on_devices: true, ..Preload::new(subject.decode(first)?) };
+        engine.preload_blocking(preload).map_err(Failure::failed)
+    })?;
+    report.note("key to the device", elapsed);
+    for (device, residence) in &loaded.devices {
+        eprintln!("{device}: {residence:?}");
+        if let Residence::Failed(error) = residence {
+            return Err(Failure::failed(error));
+        }
+        report.resident_bytes = residence.num_bytes();
+    }
+    report.circuit_bytes = loaded.host_bytes;
+    report.begin_memory();
+    let begun = Instant::now();
+    for (round, requests) in subject.requests.chunks(args.at_once.max(1) as usize).enumerate() {
+        let first_event = events.num();
+        let proofs = prove(engine, subject, requests, round)?;
+        report.add(proofs, &events.from(first_event));
+    }
+    report.end(begun.elapsed());
+    Ok(())
+}
+
+/// Jobs side by side, each from its request to the engine's verified proof; then each is checked once more.
+fn prove(
+    engine: &Engine,
+    subject: &Subject,
+    requests: &[FilecoinRequest],
+    round: usize,
+) -> Result<Vec<Proof>, Failure> {
+    let begun = Instant::now();
+    let mut jobs = Vec::new();
+    for (index, request) in requests.iter().enumerate() {
+        let workload = subject.decode(request)?;
+        let decoded = begun.elapsed();
+        let mut job = ProofRequest::new(Payload::Workload(Arc::clone(&workload)));
+        job.request_id = format!("whole-{round}-{index}");
+        jobs.push((workload, decoded, engine.submit_blocking(job).map_err(Failure::failed)?));
+    }
+    let mut proofs = Vec::new();
+    for (workload, decoded, job) in jobs {
+        let outcome = job.wait_blocking().map_err(Failure::failed)?;
+        proofs.push((workload, Proof::new(begun.elapsed(), decoded, &outcome), outcome));
+    }
+    proofs
+        .into_iter()
+        .map(|(workload, mut proof, outcome)| {
+            let checked = check_proof(workload.as_ref(), &subject.vk, &outcome.proof);
+            let checked = checked.map_err(Failure::failed)?;
+            proof.checked_again(checked.ours, checked.library);
+            eprintln!("{} partitions proved and verified in {}", proof.num_partitions, seconds(proof.wall));
+            Ok(proof)
+        })
+        .collect()
+}
+
+fn timed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<(T, Duration), Failure> {
+    let start = Instant::now();
+    let made = work()?;
+    Ok((made, start.elapsed()))
+}
