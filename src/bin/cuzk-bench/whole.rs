@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use cuzk::actors::gpu_device::FactorySpawner;
+use cuzk::actors::gpu_device::{DeviceConfig, FactorySpawner};
 use cuzk::backend::BackendFactory;
 use cuzk::circuits::check::check_proof;
 use cuzk::circuits::synthetic::SyntheticOptions;
 use cuzk::circuits::{CircuitSpec, FilecoinRequest, ProofKind, SrsSource, Workload};
+use cuzk::config::MemoryBudget;
 use cuzk::cuda::backend::select_devices;
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig, Preload};
 use cuzk::groth16::srs_file::read_vk;
@@ -21,9 +22,10 @@ use cuzk::groth16::{R1csShape, VerifyingKey};
 use cuzk::messages::events::{Event, EventConsumer, EventSink};
 use cuzk::messages::job::{Payload, ProofRequest};
 use cuzk::messages::srs::Residence;
+use cuzk::policy::shared_pass::parking_lanes;
 
 use self::key::{KeyInMemory, Keyed};
-use self::report::{seconds, Proof, Report};
+use self::report::{seconds, Proof, Report, Run};
 use crate::Failure;
 
 /// Prove whole jobs on the first GPU and say where the time goes
@@ -61,6 +63,12 @@ pub struct WholeArgs {
     /// Partitions on the device at a time
     #[arg(long, value_name = "N", default_value_t = 2)]
     lanes: u32,
+    /// Device memory to use at most, such as 20GiB; several, by commas, are measured one after another with the same key
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "auto")]
+    vram: Vec<MemoryBudget>,
+    /// Partitions that may share a pass over what is streamed; 1: none do [default: the engine's]
+    #[arg(long, value_name = "N")]
+    batch: Option<u32>,
     /// Threads for witnesses and verification [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -132,12 +140,20 @@ pub fn run(args: &WholeArgs) -> Result<(), Failure> {
         }
         None => (EventSink::to(events.clone()), None),
     };
-    let engine = start_engine(args, sink)?;
-    let outcome = measure(args, &engine, &subject, &events, &mut report);
-    engine.shutdown_blocking(Duration::ZERO);
-    drop(log);
-    outcome?;
-    report.print(args.json)
+    let mut outcome = Ok(());
+    for &budget in &args.vram {
+        let engine = start_engine(args, budget, sink.clone())?;
+        outcome =
+            measure(args, &engine, &subject, &events, Run::new(budget)).map(|run| report.runs.push(run));
+        engine.shutdown_blocking(Duration::ZERO);
+        if outcome.is_err() {
+            break;
+        }
+    }
+    drop((sink, log));
+    // What was measured before a budget that fails is worth having.
+    report.print(args.json)?;
+    outcome
 }
 
 fn prepare(args: &WholeArgs, report: &mut Report) -> Result<Subject, Failure> {
@@ -175,12 +191,16 @@ fn make_requests(args: &WholeArgs) -> Result<Vec<FilecoinRequest>, Failure> {
         .collect()
 }
 
-fn start_engine(args: &WholeArgs, events: EventSink) -> Result<Engine, Failure> {
+fn start_engine(args: &WholeArgs, budget: MemoryBudget, events: EventSink) -> Result<Engine, Failure> {
+    let defaults = EngineConfig::default();
+    let mut batches = defaults.device.batches;
+    batches.max_partitions = args.batch.unwrap_or(batches.max_partitions);
     let device = select_devices(&[], args.lanes).map_err(Failure::failed)?.into_iter().next();
     let device = device.ok_or_else(|| Failure::failed("no GPU is visible"))?;
-    eprintln!("on {}", device.device_id());
-    let defaults = EngineConfig::default();
+    let device = device.with_parking_lanes(parking_lanes(batches));
+    eprintln!("on {}, memory budget {budget}", device.device_id());
     let engine = Engine::start(EngineConfig {
+        device: DeviceConfig { budget_bytes: budget.bytes(), batches, ..defaults.device },
         devices: vec![DeviceSpec::Spawner(FactorySpawner::boxed(device))],
         params_dir: args.params.clone(),
         synthesis_threads: args.threads.unwrap_or(defaults.synthesis_threads),
@@ -197,31 +217,31 @@ fn measure(
     engine: &Engine,
     subject: &Subject,
     events: &Events,
-    report: &mut Report,
-) -> Result<(), Failure> {
+    mut run: Run,
+) -> Result<Run, Failure> {
     let first = &subject.requests[0];
     let (loaded, elapsed) = timed(|| {
         let preload = Preload { pinned: true, on_devices: true, ..Preload::new(subject.decode(first)?) };
         engine.preload_blocking(preload).map_err(Failure::failed)
     })?;
-    report.note("key to the device", elapsed);
+    run.key_to_device(elapsed);
     for (device, residence) in &loaded.devices {
         eprintln!("{device}: {residence:?}");
         if let Residence::Failed(error) = residence {
             return Err(Failure::failed(error));
         }
-        report.resident_bytes = residence.num_bytes();
+        run.resident_bytes = residence.num_bytes();
     }
-    report.circuit_bytes = loaded.host_bytes;
-    report.begin_memory();
+    run.circuit_bytes = loaded.host_bytes;
+    run.begin_memory();
     let begun = Instant::now();
     for (round, requests) in subject.requests.chunks(args.at_once.max(1) as usize).enumerate() {
         let first_event = events.num();
         let proofs = prove(engine, subject, requests, round)?;
-        report.add(proofs, &events.from(first_event));
+        run.add(proofs, &events.from(first_event));
     }
-    report.end(begun.elapsed());
-    Ok(())
+    run.end(begun.elapsed());
+    Ok(run)
 }
 
 /// Jobs side by side, each from its request to the engine's verified proof; then each is checked once more.

@@ -6,6 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use cuzk::backend::Stage;
+use cuzk::config::MemoryBudget;
 use cuzk::messages::events::{Event, EventKind};
 use cuzk::messages::job::ProofOutcome;
 use cuzk::telemetry::process::{peak_resident_bytes, resident_bytes};
@@ -18,9 +19,18 @@ use crate::Failure;
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     circuit: String,
-    /// What came before the first proof.
+    /// What came before the first engine.
     before: Vec<(&'static str, f64)>,
     pub key_bytes: u64,
+    pub runs: Vec<Run>,
+}
+
+/// The jobs of one engine, whose device has one budget.
+#[derive(Debug, Default, Serialize)]
+pub struct Run {
+    /// Of device memory: a size, or `auto` for nine tenths of what there is.
+    budget: MemoryBudget,
+    key_to_device_s: f64,
     /// Shape and key in host memory.
     pub circuit_bytes: u64,
     /// Of the key and the shape, on the device.
@@ -127,6 +137,26 @@ impl Report {
         self.before.push((what, took.as_secs_f64()));
     }
 
+    pub fn print(&self, as_json: bool) -> Result<(), Failure> {
+        if as_json {
+            println!("{}", serde_json::to_string_pretty(self).map_err(Failure::failed)?);
+        } else {
+            print!("{self}");
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    pub fn new(budget: MemoryBudget) -> Self {
+        Self { budget, ..Self::default() }
+    }
+
+    pub fn key_to_device(&mut self, took: Duration) {
+        eprintln!("key to the device: {}", seconds(took));
+        self.key_to_device_s = took.as_secs_f64();
+    }
+
     /// What the process takes from now on counts.
     pub fn begin_memory(&mut self) {
         // Resets the peak (proc(5)). Where it may not, the peak is that of the key's making.
@@ -147,28 +177,26 @@ impl Report {
         self.host_above_bytes =
             self.host_peak_bytes.zip(before).map(|(peak, before)| peak.saturating_sub(before));
     }
-
-    pub fn print(&self, as_json: bool) -> Result<(), Failure> {
-        if as_json {
-            println!("{}", serde_json::to_string_pretty(self).map_err(Failure::failed)?);
-        } else {
-            print!("{self}");
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.circuit)?;
+        writeln!(f, "{}, key {}", self.circuit, gigabytes(self.key_bytes))?;
         for (what, took) in &self.before {
             writeln!(f, "  {what}: {took:.2} s")?;
         }
+        self.runs.iter().try_for_each(|run| run.fmt(f))
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  key {}, resident on the device {}",
-            gigabytes(self.key_bytes),
-            gigabytes(self.resident_bytes)
+            "device memory budget {}: {} of the key resident, copied in {:.2} s",
+            self.budget,
+            gigabytes(self.resident_bytes),
+            self.key_to_device_s
         )?;
         for proof in &self.proofs {
             let (ours, library) = proof.checked_s;
