@@ -390,7 +390,7 @@ fn lanes_share_the_resident_shape_and_hold_what_is_planned() {
     let (mut backend, wakes) = opened();
     let witness = 32 * (shape.num_inputs + shape.num_aux);
     let dense = shape.evaluation.expect("a shape that is known").num_dense;
-    let packed = 32 * dense + 8 * shape.num_aux.div_ceil(64);
+    let packed = 32 * (shape.num_inputs + dense) + 8 * shape.num_aux.div_ceil(64);
     let vector = 32u64 << shape.domain_log2;
     assert_eq!(plan.stage_bytes[Stage::Evaluate.index()], witness + packed + 2 * vector);
     let lanes = [LaneIndex(0), LaneIndex(1)];
@@ -401,7 +401,8 @@ fn lanes_share_the_resident_shape_and_hold_what_is_planned() {
         let shape_bytes = if index == 0 { plan.resident_bytes } else { 0 };
         assert_eq!(backend.memory_in_use_bytes() - before, shape_bytes + witness + packed);
         run_stage(&mut backend, lane, Stage::Evaluate, &wakes).expect("it is evaluated");
-        assert_eq!(backend.memory_in_use_bytes() - before, shape_bytes + witness + 2 * vector);
+        // The scalars are made anew for the sums.
+        assert_eq!(backend.memory_in_use_bytes() - before, shape_bytes + packed + 2 * vector);
     }
     for (index, lane) in (0..).zip(lanes) {
         for stage in &Stage::ALL[Stage::Quotient.index()..] {

@@ -12,11 +12,13 @@
 //! upload     witness + two vectors of the domain's size (row values a, b; c is their product)
 //!            + where the device evaluates: the witness packed
 //! evaluate   the same
-//! quotient   witness + three vectors of the domain's size + the domain's tables, in either basis
-//! sum_h      witness + quotient + sum(h)
-//! sum_x      witness + sum(x)                    for l, a, b_g1, b_g2
+//! quotient   held + three vectors of the domain's size + the domain's tables, in either basis
+//! sum_h      held + quotient + sum(h)
+//! sum_l      witness + sum(l) + where the device evaluates: the witness packed, of which the scalars are made anew
+//! sum_x      witness + sum(x)                    for a, b_g1, b_g2
 //! assemble   nothing
 //!
+//! held       the witness packed where the device evaluates; else its scalars
 //! sum(q)     MsmPlan::bytes(window, chunk) + (q resident ? 0 : two chunks of points, at most all of q)
 //! ```
 
@@ -181,15 +183,10 @@ impl ShapeSummary {
         self.evaluation.map_or(0, |evaluation| evaluation.shape_bytes)
     }
 
-    /// Bits and dense values on the device; the inputs are part of the witness there.
+    /// Inputs, bits and dense values on the device.
     pub(super) fn packed_bytes(&self) -> u64 {
         let num_dense = self.evaluation.map_or(0, |evaluation| evaluation.num_dense);
-        SCALAR_BYTES * num_dense + WORD_BYTES * self.num_aux.div_ceil(64)
-    }
-
-    /// The inputs' scalars.
-    pub(super) fn input_bytes(&self) -> u64 {
-        SCALAR_BYTES * self.num_inputs
+        SCALAR_BYTES * (self.num_inputs + num_dense) + WORD_BYTES * self.num_aux.div_ceil(64)
     }
 
     /// On the device, where each variable has its scalar.
@@ -357,7 +354,10 @@ impl ProvePlan {
 
 /// The smallest budget with which [`plan`] succeeds.
 pub fn least_budget_bytes(shape: &ShapeSummary, srs: &SrsSummary) -> u64 {
-    Layout::least(shape, srs).floor_bytes()
+    match Layout::light(shape, srs) {
+        Some(evaluating) => shape.shape_bytes() + evaluating.floor_bytes(),
+        None => Layout::least(shape, srs).floor_bytes(),
+    }
 }
 
 /// Plans one partition for a device on which nothing of this circuit is loaded.
@@ -383,17 +383,16 @@ pub fn plan_with_resident(
     resident: QuerySet,
     budget_bytes: u64,
 ) -> Result<ProvePlan, PlanError> {
-    let mut layout = Layout { resident, ..Layout::least(shape, srs) };
     let resident_bytes = resident_bytes(shape, srs, resident);
-    let insufficient = PlanError::InsufficientVram {
-        needs_bytes: resident_bytes + layout.floor_bytes(),
-        has_bytes: budget_bytes,
-    };
+    let by_host = Layout { resident, ..Layout::least(shape, srs) };
+    let evaluating = Layout::evaluating(shape, srs, resident);
+    let layouts = || evaluating.iter().chain([&by_host]);
+    let floor_bytes = layouts().map(Layout::floor_bytes).min().expect("the host always can");
+    let insufficient =
+        PlanError::InsufficientVram { needs_bytes: resident_bytes + floor_bytes, has_bytes: budget_bytes };
     let work_bytes = budget_bytes.checked_sub(resident_bytes).ok_or(insufficient.clone())?;
-    if layout.floor_bytes() > work_bytes {
-        return Err(insufficient);
-    }
-    layout.evaluation = layout.evaluation_within(work_bytes);
+    // The device, if what it evaluates from has room.
+    let layout = layouts().find(|layout| layout.floor_bytes() <= work_bytes).ok_or(insufficient)?;
     let sums = Query::ALL.map(|query| layout.largest_sum_within(query, work_bytes));
     let mut stage_bytes = layout.fixed_stage_bytes();
     for query in Query::ALL {
@@ -407,15 +406,23 @@ pub fn plan_with_resident(
 /// Queries that find room beside comfortable working memory; if there is none to spare, none. The shape comes before
 /// them: it is small, and saves the host more than any query does.
 fn choose_resident(shape: &ShapeSummary, srs: &SrsSummary, budget_bytes: u64) -> QuerySet {
-    let least = Layout::least(shape, srs);
-    let mut room = budget_bytes.saturating_sub(least.comfortable_bytes());
-    let spare = budget_bytes.saturating_sub(least.floor_bytes()) / SPARE_PER_SHAPE;
-    let mut resident = QuerySet::NONE;
     let shape_bytes = shape.shape_bytes();
-    if !srs.in_place && shape.evaluation.is_some() && shape_bytes <= room.max(spare) {
-        room = room.saturating_sub(shape_bytes);
-        resident = QuerySet::SHAPE;
-    }
+    let (mut resident, mut room) = if let Some(evaluating) = Layout::light(shape, srs) {
+        let needs_bytes = shape_bytes + evaluating.comfortable_bytes();
+        (QuerySet::SHAPE, budget_bytes.saturating_sub(needs_bytes))
+    } else {
+        let least = Layout::least(shape, srs);
+        let evaluating = Layout::evaluating(shape, srs, QuerySet::SHAPE);
+        let comfortable_bytes =
+            evaluating.iter().map(Layout::comfortable_bytes).fold(least.comfortable_bytes(), u64::max);
+        let room = budget_bytes.saturating_sub(comfortable_bytes);
+        let spare = budget_bytes.saturating_sub(least.floor_bytes()) / SPARE_PER_SHAPE;
+        if evaluating.is_some() && shape_bytes <= room.max(spare) {
+            (QuerySet::SHAPE, room.saturating_sub(shape_bytes))
+        } else {
+            (QuerySet::NONE, room)
+        }
+    };
     for query in Query::ALL {
         let bytes = srs.query_bytes(query);
         if bytes <= room {
@@ -440,24 +447,19 @@ impl<'a> Layout<'a> {
         Self { shape, srs, resident: QuerySet::NONE, evaluation: Evaluation::Host }
     }
 
-    /// The device, if the shape is there and what it evaluates from has room.
-    fn evaluation_within(&self, work_bytes: u64) -> Evaluation {
-        let is_possible = self.resident.has_shape() && self.shape.evaluation.is_some() && !self.srs.in_place;
-        let has_room = self.evaluate_stage_bytes(Evaluation::Device) <= work_bytes;
-        if is_possible && has_room {
-            Evaluation::Device
-        } else {
-            Evaluation::Host
-        }
+    /// Rows by the device. `None`: not with what is resident, or not of this circuit.
+    fn evaluating(shape: &'a ShapeSummary, srs: &'a SrsSummary, resident: QuerySet) -> Option<Self> {
+        let is_possible = resident.has_shape() && shape.evaluation.is_some() && !srs.in_place;
+        is_possible.then_some(Self { shape, srs, resident, evaluation: Evaluation::Device })
     }
 
-    /// Where rows are evaluated, two vectors are there, and what they are made of.
-    fn evaluate_stage_bytes(&self, evaluation: Evaluation) -> u64 {
-        let packed = match evaluation {
-            Evaluation::Host => 0,
-            Evaluation::Device => self.shape.packed_bytes(),
-        };
-        self.shape.witness_bytes() + 2 * self.shape.vector_bytes() + packed
+    /// Only the shape resident and rows by the device, where that takes less memory than rows by the host. So it is wherever
+    /// most variables are bits: the scalars that are not there during the quotient outweigh the shape.
+    fn light(shape: &'a ShapeSummary, srs: &'a SrsSummary) -> Option<Self> {
+        let by_host_bytes = Self::least(shape, srs).floor_bytes();
+        Self::evaluating(shape, srs, QuerySet::SHAPE).filter(|evaluating| {
+            shape.shape_bytes().saturating_add(evaluating.floor_bytes()) <= by_host_bytes
+        })
     }
 
     /// Working memory of each stage without the sums' own.
@@ -465,14 +467,17 @@ impl<'a> Layout<'a> {
         if self.srs.in_place {
             return self.host_stage_bytes();
         }
-        let witness = self.shape.witness_bytes();
+        let (witness, vector) = (self.shape.witness_bytes(), self.shape.vector_bytes());
+        let (packed, held) = match self.evaluation {
+            Evaluation::Host => (0, witness),
+            Evaluation::Device => (self.shape.packed_bytes(), self.shape.packed_bytes()),
+        };
         Stage::ALL.map(|stage| match stage {
-            Stage::Upload | Stage::Evaluate => self.evaluate_stage_bytes(self.evaluation),
-            Stage::Quotient => {
-                witness + 3 * self.shape.vector_bytes() + domain_table_bytes(self.shape.domain_log2)
-            }
-            Stage::SumH => witness + self.shape.vector_bytes(),
-            Stage::SumL | Stage::SumA | Stage::SumBG1 | Stage::SumBG2 => witness,
+            Stage::Upload | Stage::Evaluate => witness + packed + 2 * vector,
+            Stage::Quotient => held + 3 * vector + domain_table_bytes(self.shape.domain_log2),
+            Stage::SumH => held + vector,
+            Stage::SumL => witness + packed,
+            Stage::SumA | Stage::SumBG1 | Stage::SumBG2 => witness,
             Stage::Assemble => 0,
         })
     }
@@ -529,16 +534,11 @@ impl<'a> Layout<'a> {
 
     /// Working memory beyond which nothing gets faster.
     fn comfortable_bytes(&self) -> u64 {
-        let evaluating = match self.shape.evaluation {
-            Some(_) if !self.srs.in_place => self.evaluate_stage_bytes(Evaluation::Device),
-            _ => 0,
-        };
-        let proving = self.peak_bytes(|query| {
+        self.peak_bytes(|query| {
             let num_points = self.srs.num_points(query);
             let window_bits = best_window_bits(query.group(), num_points);
             self.sum(query, window_bits, num_points.min(self.max_chunk_points(query)))
-        });
-        proving.max(evaluating)
+        })
     }
 
     fn peak_bytes(&self, sum: impl Fn(Query) -> SumPlan) -> u64 {
@@ -707,9 +707,10 @@ pub(super) mod tests {
         assert_eq!(large.sum(Query::H).window_bits, best_window_bits(Group::G1, (1 << 27) - 1));
     }
 
-    /// Evaluating adds nothing to the peak where one more vector of the domain's size is larger than the packed witness.
+    /// What a partition takes with room for all: three vectors of the domain's size, its tables and the witness, packed
+    /// where the device evaluates.
     #[test]
-    fn a_resident_shape_costs_its_own_bytes_and_the_packed_witness_none() {
+    fn scalars_are_not_there_during_the_quotient_where_the_device_evaluates() {
         let (shape, srs) = porep_32g();
         let queries = Query::ALL.into_iter().fold(QuerySet::NONE, QuerySet::with);
         let plan_of =
@@ -717,31 +718,38 @@ pub(super) mod tests {
         let (without, with) = (plan_of(queries), plan_of(queries.union(QuerySet::SHAPE)));
         assert_eq!((without.evaluation, with.evaluation), (Evaluation::Host, Evaluation::Device));
         assert_eq!(with.resident_bytes - without.resident_bytes, shape.shape_bytes());
-        assert_eq!(with.work_peak_bytes(), without.work_peak_bytes());
-        let evaluate = Stage::Evaluate.index();
-        let packed = 32 * 1_699_102 + 8 * 130_000_000u64.div_ceil(64);
-        assert_eq!(with.stage_bytes[evaluate] - without.stage_bytes[evaluate], packed);
+        let witness = 32 * (312 + 130_000_000);
+        let packed = 32 * (312 + 1_699_102) + 8 * 130_000_000u64.div_ceil(64);
+        let bytes_at = |plan: &ProvePlan, stage: Stage| plan.stage_bytes[stage.index()];
+        for stage in [Stage::Evaluate, Stage::SumL] {
+            assert_eq!(bytes_at(&with, stage) - bytes_at(&without, stage), packed);
+        }
+        for stage in [Stage::Quotient, Stage::SumH] {
+            assert_eq!(bytes_at(&without, stage) - bytes_at(&with, stage), witness - packed);
+        }
+        assert_eq!(bytes_at(&with, Stage::SumA), bytes_at(&without, Stage::SumA));
     }
 
     #[test]
-    fn a_budget_without_room_for_the_shape_leaves_the_rows_to_the_host() {
+    fn the_least_budget_is_that_of_the_lighter_evaluation() {
         let (shape, srs) = porep_32g();
-        let tight = plan(&shape, &srs, least_budget_bytes(&shape, &srs)).expect("it is the least");
-        assert_eq!((tight.evaluation, tight.resident), (Evaluation::Host, QuerySet::NONE));
+        let least = least_budget_bytes(&shape, &srs);
+        let tight = plan(&shape, &srs, least).expect("it is the least");
+        assert_eq!((tight.evaluation, tight.resident), (Evaluation::Device, QuerySet::SHAPE));
+        assert!(least <= 16 * GIB / 10 * 9, "a card of 16 GiB does: {least}");
         // All dense, and a small domain: what is packed is as large as what it is unpacked to.
         let evaluation = Some(EvaluationSummary { shape_bytes: 100, num_dense: 4000 });
         let dense = ShapeSummary { domain_log2: 5, num_rows: 20, num_inputs: 1, num_aux: 4000, evaluation };
         let srs = SrsSummary::new([31, 4000, 10, 10, 10]);
-        let host = plan_with_resident(&dense, &srs, QuerySet::NONE, GIB).expect("there is room").stage_bytes;
-        let least_evaluate = host[Stage::Evaluate.index()] + 32 * 4000 + 8 * 63;
+        let least = least_budget_bytes(&dense, &srs);
+        let tight = plan(&dense, &srs, least).expect("it is the least");
+        assert_eq!((tight.evaluation, tight.resident), (Evaluation::Host, QuerySet::NONE));
+        let evaluating = Layout::evaluating(&dense, &srs, QuerySet::SHAPE).expect("a shape that is known");
+        let least_evaluating = 100 + evaluating.floor_bytes();
+        assert!(least_evaluating > least, "{least_evaluating} and {least}");
         let evaluation_at =
             |budget| plan_with_resident(&dense, &srs, QuerySet::SHAPE, budget).map(|plan| plan.evaluation);
-        assert_eq!(
-            evaluation_at(100 + least_evaluate.max(least_budget_bytes(&dense, &srs))),
-            Ok(Evaluation::Device)
-        );
-        if least_evaluate > least_budget_bytes(&dense, &srs) {
-            assert_eq!(evaluation_at(99 + least_evaluate), Ok(Evaluation::Host));
-        }
+        assert_eq!(evaluation_at(least_evaluating), Ok(Evaluation::Device));
+        assert_eq!(evaluation_at(least_evaluating - 1), Ok(Evaluation::Host));
     }
 }

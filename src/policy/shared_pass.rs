@@ -181,7 +181,7 @@ pub fn plan_pass(
     work_bytes: u64,
 ) -> Option<PassPlan> {
     let num_dense = shape.evaluation?.num_dense + shape.num_inputs;
-    let packed_bytes = shape.packed_bytes() + shape.input_bytes();
+    let packed_bytes = shape.packed_bytes();
     let layout = PassLayout { shape, srs, resident, num_dense, packed_bytes, num_members, work_bytes };
     let mut sums = [None; 4];
     for (sum, query) in sums.iter_mut().zip(PASS_QUERIES) {
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
     use crate::policy::plan::tests::{porep_32g, shapes};
-    use crate::policy::plan::{least_budget_bytes, plan, EvaluationSummary};
+    use crate::policy::plan::{least_budget_bytes, plan, plan_with_resident, EvaluationSummary};
 
     const GB: u64 = 1_000_000_000;
 
@@ -382,9 +382,9 @@ mod tests {
     #[test]
     fn rows_by_the_host_are_proved_alone() {
         let (shape, srs) = porep_32g();
-        let tight = plan(&shape, &srs, least_budget_bytes(&shape, &srs)).expect("it is the least");
-        assert_eq!(tight.evaluation, Evaluation::Host);
-        assert_eq!(max_members(&shape, &srs, &tight, 10), 0);
+        let by_host = plan_with_resident(&shape, &srs, QuerySet::NONE, 20 * GB).expect("there is room");
+        assert_eq!(by_host.evaluation, Evaluation::Host);
+        assert_eq!(max_members(&shape, &srs, &by_host, 10), 0);
     }
 
     #[test]

@@ -19,6 +19,7 @@
 
 mod factory;
 mod lane;
+mod packed;
 mod partition;
 mod pass;
 mod resident;

@@ -12,10 +12,10 @@ use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 
 pub use self::passes::PassWork;
 use self::passes::Standing;
-use self::rows::Packed;
 use super::lane::Streams;
+use super::packed::PackedBuffers;
 use super::sources::{ValueKind, Values, VariableIndices};
-use super::sum::{launch_resident_sum, StreamedSum, SumInputs, WindowSum};
+use super::sum::{launch_resident_sum, StreamedSum, SumInputs, SumValues, WindowSum};
 use super::{Shared, SharedBuffer};
 use crate::backend::{BackendEvent, FinishedProof, LaneIndex, PartitionWork, Stage};
 use crate::cuda::msm::WindowSums;
@@ -44,9 +44,10 @@ pub struct Partition {
     marks: VecDeque<Mark>,
     /// Of copies into buffers of this partition alone.
     tickets: Vec<Ticket>,
+    /// A scalar for each variable. Where the device evaluates, only while they are read.
     witness: Option<SharedBuffer<blst_fr>>,
-    /// Where the device evaluates, until it has.
-    packed: Option<Packed>,
+    /// Where the device evaluates, until the last scalars have been made of it.
+    packed: Option<PackedBuffers>,
     /// Of the rows that the device has made.
     verdict: Option<RowVerdict>,
     /// Of rows, where the host makes them.
@@ -408,19 +409,18 @@ impl Partition {
     ) -> Result<(), CudaError> {
         let begun = streams.compute.record()?;
         let plan = self.sum_plan(query, streams)?;
+        let values = match query {
+            Query::H => SumValues::Quotient(self.quotient.take().ok_or_else(|| missing("quotient"))?),
+            _ => SumValues::Witness(self.scalars_for_sums(streams, shared)?),
+        };
         let Work { circuit, srs, indices, shape, .. } = &self.work;
-        let witness = self.witness.as_ref().ok_or_else(|| missing("witness"))?;
         let inputs = SumInputs {
             query,
             plan,
             srs: Arc::clone(srs),
             indices: Arc::clone(indices),
-            witness: Rc::clone(witness),
+            values,
             num_inputs: shape.num_inputs(),
-            quotient: match query {
-                Query::H => Some(self.quotient.take().ok_or_else(|| missing("quotient"))?),
-                _ => None,
-            },
             is_urgent: streams.is_urgent,
         };
         if query == Query::BG2 {

@@ -20,7 +20,7 @@ use super::lane::{Lane, Leftover};
 use super::partition::PassWork;
 use super::resident::{QueryBuffers, TargetMemory};
 use super::sources::{ValueKind, Values, VariableIndices};
-use super::sum::{Chunks, OpenSum, SumInputs, WindowSum};
+use super::sum::{Chunks, OpenSum, SumInputs, SumValues, WindowSum};
 use super::{new_target, Shared, SharedBuffer};
 use crate::backend::{BackendWaker, LaneIndex, Stage};
 use crate::cuda::memory::CopyTarget;
@@ -236,9 +236,8 @@ impl Pass {
             plan,
             srs: Arc::clone(&self.srs),
             indices: Arc::clone(&self.indices),
-            witness: Rc::clone(values),
+            values: SumValues::Witness(Rc::clone(values)),
             num_inputs: self.members.num_inputs,
-            quotient: None,
             is_urgent: false,
         };
         let Self { streams, reservation, members, tickets, .. } = self;

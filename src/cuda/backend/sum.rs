@@ -22,12 +22,17 @@ pub struct SumInputs {
     pub plan: SumPlan,
     pub srs: Arc<Srs>,
     pub indices: Arc<VariableIndices>,
-    /// Inputs, then aux.
-    pub witness: SharedBuffer<blst_fr>,
+    pub values: SumValues,
     pub num_inputs: usize,
-    /// For [`Query::H`] alone.
-    pub quotient: Option<DeviceBuffer<blst_fr>>,
     pub is_urgent: bool,
+}
+
+/// Where the scalars of a sum are.
+pub enum SumValues {
+    /// For [`Query::H`] alone.
+    Quotient(DeviceBuffer<blst_fr>),
+    /// Inputs, then aux.
+    Witness(SharedBuffer<blst_fr>),
 }
 
 /// A sum that is in the stream.
@@ -95,14 +100,14 @@ impl SumInputs {
             Some(indices) => Some(indices.part(offset, length)?),
             None => None,
         };
-        let values = match (self.query, &self.quotient) {
-            (Query::H, Some(quotient)) => quotient.part(start, length)?,
-            (Query::H, None) => return Err(CudaError::Host("the quotient is missing".to_owned())),
-            (Query::L, _) => match self.srs.basis {
-                QuotientBasis::Coefficients => self.witness.part(self.num_inputs + start, length)?,
-                QuotientBasis::Lagrange => self.witness.part(start, length)?,
+        let values = match (self.query, &self.values) {
+            (Query::H, SumValues::Quotient(quotient)) => quotient.part(start, length)?,
+            (Query::L, SumValues::Witness(witness)) => match self.srs.basis {
+                QuotientBasis::Coefficients => witness.part(self.num_inputs + start, length)?,
+                QuotientBasis::Lagrange => witness.part(start, length)?,
             },
-            (Query::A | Query::BG1 | Query::BG2, _) => self.witness.all(),
+            (Query::A | Query::BG1 | Query::BG2, SumValues::Witness(witness)) => witness.all(),
+            _ => return Err(CudaError::Host("scalars of another query".to_owned())),
         };
         let scalars = Scalars { values, index };
         match (sum, &buffers.points) {

@@ -34,7 +34,7 @@ pub struct PassWork {
 }
 
 impl Partition {
-    /// Frees its device memory: after the sum over `h` only the witness is left of it, which a pass copies anew.
+    /// Frees its device memory: after the sum over `h` only the packed witness is left of it, which a pass copies anew.
     pub fn park(&mut self) {
         self.witness = None;
         self.packed = None;

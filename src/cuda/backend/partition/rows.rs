@@ -10,21 +10,16 @@ use blst::blst_fr;
 use super::{missing, Begun, Driven, HostSide, Made, Partition, Work, SCALAR_BYTES};
 use crate::backend::Stage;
 use crate::cuda::backend::lane::Streams;
+use crate::cuda::backend::packed::PackedBuffers;
 use crate::cuda::backend::sources::ValueKind;
 use crate::cuda::backend::{new_target, Shared, SharedBuffer};
 use crate::cuda::memory::CopyTarget;
 use crate::cuda::spmv::{DeviceShape, DeviceWitness, RowSample};
 use crate::cuda::staging::{Stager, Ticket, Transfer};
-use crate::cuda::CudaError;
+use crate::cuda::{CudaError, Stream};
 use crate::error::SynthesisError;
 use crate::groth16::Matrix;
 use crate::policy::plan::Evaluation;
-
-/// A packed witness on the device, but for its inputs.
-pub(super) struct Packed {
-    bits: SharedBuffer<u64>,
-    dense: SharedBuffer<blst_fr>,
-}
 
 impl Partition {
     /// Where the device evaluates, packed, to be expanded there; else as scalars.
@@ -34,44 +29,64 @@ impl Partition {
         ticket: &Ticket,
         stager: &mut Stager,
     ) -> Result<(), CudaError> {
+        let Streams { compute, copies, is_urgent, .. } = streams;
+        let witness = self.room_for_scalars(compute)?;
         let Work { shape, witness: host, .. } = &self.work;
-        let (num_inputs, num_aux) = (shape.num_inputs(), shape.num_aux());
-        let room = |length| new_target(&self.reservation, &streams.compute, length);
-        let witness: SharedBuffer<blst_fr> = room(num_inputs + num_aux)?;
-        let target = |buffer: &SharedBuffer<blst_fr>| Rc::clone(buffer) as Rc<dyn CopyTarget>;
-        let mut parts = vec![(ValueKind::Inputs, target(&witness), 0, num_inputs * SCALAR_BYTES)];
         match self.plan.evaluation {
             Evaluation::Host => {
-                let offset = num_inputs * SCALAR_BYTES;
-                parts.push((ValueKind::Aux, target(&witness), offset, num_aux * SCALAR_BYTES));
+                let inputs_bytes = shape.num_inputs() * SCALAR_BYTES;
+                let after = Rc::new(compute.record()?);
+                for (kind, target_offset, bytes) in [
+                    (ValueKind::Inputs, 0, inputs_bytes),
+                    (ValueKind::Aux, inputs_bytes, shape.num_aux() * SCALAR_BYTES),
+                ] {
+                    let transfer = Transfer {
+                        source: Arc::new(self.work.values(kind)),
+                        source_offset: 0,
+                        target: Rc::clone(&witness) as Rc<dyn CopyTarget>,
+                        target_offset,
+                        bytes,
+                        after: Rc::clone(&after),
+                    };
+                    stager.submit(transfer, copies, ticket, *is_urgent)?;
+                }
             }
             Evaluation::Device => {
-                let bits: SharedBuffer<u64> =
-                    new_target(&self.reservation, &streams.compute, host.bits.len())?;
-                let dense = room(host.dense.len())?;
-                let bits_target = Rc::clone(&bits) as Rc<dyn CopyTarget>;
-                parts.push((ValueKind::Bits, bits_target, 0, size_of_val(host.bits.as_slice())));
-                parts.push((ValueKind::Dense, target(&dense), 0, host.dense.len() * SCALAR_BYTES));
-                self.packed = Some(Packed { bits, dense });
+                let packed = PackedBuffers::new(shape, host, &self.reservation, compute)?;
+                packed.upload((shape, host), (compute, copies), (stager, ticket, *is_urgent))?;
+                self.packed = Some(packed);
             }
-        }
-        let after = Rc::new(streams.compute.record()?);
-        for (kind, target, target_offset, bytes) in parts {
-            let source = Arc::new(self.work.values(kind));
-            let after = Rc::clone(&after);
-            let transfer = Transfer { source, source_offset: 0, target, target_offset, bytes, after };
-            stager.submit(transfer, &streams.copies, ticket, streams.is_urgent)?;
         }
         self.witness = Some(witness);
         Ok(())
     }
 
+    fn room_for_scalars(&self, compute: &Stream) -> Result<SharedBuffer<blst_fr>, CudaError> {
+        let shape = &self.work.shape;
+        new_target(&self.reservation, compute, shape.num_inputs() + shape.num_aux())
+    }
+
     /// Makes scalars of what came packed.
     pub(super) fn expand_witness(&self, streams: &Streams, shared: &mut Shared) -> Result<(), CudaError> {
-        let Some(Packed { bits, dense }) = &self.packed else { return Ok(()) };
+        let Some(packed) = &self.packed else { return Ok(()) };
         let values = self.witness.as_ref().ok_or_else(|| missing("witness"))?;
         let shape = self.resident_shape(shared)?;
-        shared.spmv.expand(&streams.compute, &shape, &DeviceWitness { bits, values }, dense)
+        packed.expand(values, &streams.compute, &shape, &shared.spmv)
+    }
+
+    /// The scalars that the sums after the one over `h` read. Where the device evaluates they were let go of before the
+    /// quotient, whose memory is the most that a partition takes; the packed witness is not needed any more then.
+    pub(super) fn scalars_for_sums(
+        &mut self,
+        streams: &Streams,
+        shared: &mut Shared,
+    ) -> Result<SharedBuffer<blst_fr>, CudaError> {
+        if self.witness.is_none() && self.packed.is_some() {
+            self.witness = Some(self.room_for_scalars(&streams.compute)?);
+            self.expand_witness(streams, shared)?;
+            self.packed = None;
+        }
+        self.witness.clone().ok_or_else(|| missing("witness"))
     }
 
     fn resident_shape(&self, shared: &mut Shared) -> Result<DeviceShape, CudaError> {
@@ -138,9 +153,10 @@ impl Partition {
     fn launch_rows(&mut self, streams: &mut Streams, shared: &mut Shared) -> Result<(), CudaError> {
         let begun = streams.compute.record()?;
         let shape = self.resident_shape(shared)?;
-        let Packed { bits, dense: _ } = self.packed.take().ok_or_else(|| missing("the packed witness"))?;
-        let values = self.witness.as_ref().ok_or_else(|| missing("witness"))?;
-        let witness = DeviceWitness { bits: &bits, values };
+        let packed = self.packed.as_ref().ok_or_else(|| missing("the packed witness"))?;
+        // From here to the sums the packed one is enough.
+        let values = self.witness.take().ok_or_else(|| missing("witness"))?;
+        let witness = DeviceWitness { bits: &packed.bits, values: &values };
         let room = || new_target(&self.reservation, &streams.compute, 1 << self.work.shape.domain_log2());
         let rows: [SharedBuffer<blst_fr>; 2] = [room()?, room()?];
         let [a, b] = &rows;
