@@ -4,8 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use base64::Engine as _;
+use rayon::prelude::*;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{check_count, check_node, refuse, MerklePath, Node, TreeForm};
 use crate::circuits::catalogue::RegisteredProof;
@@ -48,6 +50,22 @@ struct Head {
 #[derive(Deserialize)]
 struct Body {
     vanilla_proofs: OneEntry<Vec<Vec<ChallengeProof>>>,
+}
+
+/// A C1 whose challenges are found and not read yet.
+#[derive(Deserialize)]
+struct Outline<'t> {
+    registered_proof: String,
+    #[serde(borrow)]
+    vanilla_proofs: OneEntry<Vec<Vec<&'t RawValue>>>,
+    comm_r: Node,
+    comm_d: Node,
+    replica_id: Node,
+    seed: Node,
+    ticket: Node,
+    /// Of a wrapper, whatever else there is.
+    #[serde(rename = "Phase1Out")]
+    phase1_out: Option<IgnoredAny>,
 }
 
 /// Mirrors `storage_proofs_porep::stacked::Proof`. Of `labeling_proofs` circuits take only the challenge, and of
@@ -114,12 +132,25 @@ pub(in crate::circuits) struct C1Text {
 }
 
 impl C1Text {
-    /// Takes the wrapper off, if there is one, and reads it: everything but the proofs, and at the same time these (some
-    /// 40 MB of a job of 32 GiB; each pass takes a tenth of a second or two).
+    /// Takes the wrapper off, if there is one, and reads it: some 40 MB of a job of 32 GiB.
     pub fn read(bytes: &[u8]) -> Result<Self, RequestError> {
-        let (json, wrapper) = unwrap(json_text(bytes))?;
-        let (head, body) = rayon::join(|| from_json::<Head>("C1", &json), || from_json::<Body>("C1", &json));
-        let head = head?;
+        let text = json_text(bytes);
+        if let Some((head, body)) = read_side_by_side(text) {
+            return Self::new(None, head, Ok(body));
+        }
+        let (json, wrapper) = unwrap(text)?;
+        if let Some((head, body)) = wrapper.and_then(|_| read_side_by_side(&json)) {
+            return Self::new(wrapper, head, Ok(body));
+        }
+        // Something is wrong with it: in order, so that the error says where.
+        Self::new(wrapper, from_json::<Head>("C1", &json)?, from_json::<Body>("C1", &json))
+    }
+
+    fn new(
+        wrapper: Option<WrapperFacts>,
+        head: Head,
+        body: Result<Body, RequestError>,
+    ) -> Result<Self, RequestError> {
         let registered = RegisteredProof::from_name(ProofKind::PorepSealCommit, &head.registered_proof)
             .ok_or_else(|| RequestError::Unsupported {
                 what: format!("C1 registered_proof {:?} is no known PoRep", head.registered_proof),
@@ -152,6 +183,23 @@ impl C1Text {
         }
         Ok(C1 { comm_r, comm_d, replica_id, seed, ticket, partitions })
     }
+}
+
+/// One pass finds the challenges, then all threads read them. `None`: it is no C1, or a wrapped one.
+fn read_side_by_side(json: &[u8]) -> Option<(Head, Body)> {
+    let outline: Outline = serde_json::from_slice(json).ok()?;
+    if outline.phase1_out.is_some() {
+        return None;
+    }
+    let OneEntry { key, value: partitions } = outline.vanilla_proofs;
+    let read = |challenges: Vec<&RawValue>| -> serde_json::Result<Vec<ChallengeProof>> {
+        challenges.into_par_iter().map(|challenge| serde_json::from_str(challenge.get())).collect()
+    };
+    let value = partitions.into_par_iter().map(read).collect::<serde_json::Result<_>>().ok()?;
+    let Outline { registered_proof, comm_r, comm_d, replica_id, seed, ticket, .. } = outline;
+    let head =
+        Head { registered_proof, _vanilla_proofs: IgnoredAny, comm_r, comm_d, replica_id, seed, ticket };
+    Some((head, Body { vanilla_proofs: OneEntry { key, value } }))
 }
 
 /// The proofs' key is the name of the size's V1 proof, whatever the version.
@@ -275,5 +323,34 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneEntry<T> {
             }
         }
         deserializer.deserialize_map(Entry(PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is right is read by all threads, in both forms; the rest is read in order.
+    #[test]
+    fn a_c1_that_is_right_is_read_side_by_side() {
+        let file = |name: &str| {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/filecoin/porep-2k");
+            std::fs::read(path.join("sector-1").join(name)).expect("a fixture")
+        };
+        let (bare, wrapped) = (file("c1.json"), file("c1-wrapped.json"));
+        let (head, body) = read_side_by_side(&bare).expect("a C1");
+        let in_order = from_json::<Body>("C1", &bare).expect("a C1").vanilla_proofs;
+        assert_eq!(head.comm_r, from_json::<Head>("C1", &bare).expect("a C1").comm_r);
+        let nodes = |proofs: &OneEntry<Vec<Vec<ChallengeProof>>>| -> Vec<Vec<u64>> {
+            let of = |proof: &ChallengeProof| proof.labeling_proofs.iter().map(|label| label.node).collect();
+            proofs.value.iter().flatten().map(of).collect()
+        };
+        assert_eq!(nodes(&body.vanilla_proofs), nodes(&in_order));
+        assert!(read_side_by_side(&wrapped).is_none(), "a wrapper comes off first");
+        let (inner, _) = unwrap(&wrapped).expect("a wrapper");
+        assert!(read_side_by_side(&inner).is_some());
+        let text = String::from_utf8(bare).expect("JSON");
+        assert!(read_side_by_side(text.replacen('{', r#"{"Phase1Out":"","#, 1).as_bytes()).is_none());
+        assert!(read_side_by_side(text.replacen("index", "indez", 1).as_bytes()).is_none());
     }
 }
