@@ -206,6 +206,10 @@ fn a_folded_key_cannot_be_folded_again_nor_stand_for_a_plain_one() {
     folded.check_fits(&case.shape).unwrap();
     let error = Fold::build(&folded, &case.shape, &mut HostTransform, Watch::NONE).unwrap_err();
     assert!(matches!(error, FoldError::Key { .. }), "{error}");
+    // A parameter file could not say that its key is folded.
+    let path = case.dir.path().join("folded.params");
+    let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| write_srs(&path, &folded)));
+    assert!(written.is_err() && !path.exists());
     let plain = Srs { basis: QuotientBasis::Coefficients, ..folded };
     assert!(plain.check_fits(&case.shape).is_err());
 }
