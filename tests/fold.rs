@@ -126,6 +126,15 @@ fn a_file_that_is_cut_or_goes_on_is_refused() {
 }
 
 #[test]
+fn what_is_no_regular_file_is_refused() {
+    let case = Case::new(3);
+    std::os::unix::fs::symlink("/dev/null", case.path()).unwrap();
+    let error = case.load().expect_err("it is a device");
+    assert!(matches!(error, FoldError::Io { .. }), "{error}");
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+}
+
+#[test]
 fn another_circuits_or_keys_fold_is_refused() {
     let (case, other) = (Case::new(40), Case::new(41));
     other.save(&other.fold);
