@@ -109,7 +109,7 @@ pub struct FoldSizes {
 }
 
 impl FoldSizes {
-    fn of(shape: &R1csShape) -> Self {
+    pub fn of(shape: &R1csShape) -> Self {
         Self {
             domain_log2: shape.domain_log2(),
             num_inputs: shape.num_inputs() as u64,
@@ -117,7 +117,8 @@ impl FoldSizes {
         }
     }
 
-    fn file_bytes(self) -> u64 {
+    /// Bytes of the whole file.
+    pub fn file_bytes(self) -> u64 {
         let num_points = (1u64 << self.domain_log2) + self.num_inputs + self.num_aux;
         HEADER_BYTES + POINT_BYTES * num_points + DIGEST_BYTES
     }
