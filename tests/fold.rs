@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use blst::blst_p1_affine;
+use blstrs::{G1Affine, G1Projective};
 use cuzk::error::FoldError;
 use cuzk::groth16::fold::{
     fold_path, is_beside, load_fold, Fold, FoldKey, HostTransform, LoadOptions, Watch,
@@ -16,6 +17,7 @@ use cuzk::groth16::prover::prove;
 use cuzk::groth16::srs::QuotientBasis;
 use cuzk::groth16::srs_file::{read_srs, write_srs, ReadOptions};
 use cuzk::groth16::{Blinding, PackedWitness, R1csShape, Srs};
+use group::Curve;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use synthetic::{Synthetic, Values};
@@ -186,6 +188,39 @@ fn wrong_points_are_found_before_use() {
     let short = Fold { h: h[1..].to_vec(), l };
     let error = short.check(&case.srs, &case.shape, Path::new("short"), Watch::NONE).unwrap_err();
     assert!(matches!(error, FoldError::Wrong { query: "h" }), "{error}");
+}
+
+/// They are looked for first: of those whose part outside the subgroup has order 3, a random sum misses one in three.
+#[test]
+fn a_point_outside_the_subgroup_is_named() {
+    let case = Case::new(40);
+    let mut compressed = [0; 48];
+    compressed[0] = 0x80;
+    let outside = (1u8..).find_map(|x| {
+        compressed[47] = x;
+        let point = Option::<G1Affine>::from(G1Affine::from_compressed_unchecked(&compressed));
+        point.filter(|point| !bool::from(point.is_torsion_free()))
+    });
+    let outside = outside.expect("half of all x are on the curve");
+    let moved_out = |point: blst_p1_affine| -> blst_p1_affine {
+        let mut affine = G1Affine::default();
+        *affine.as_mut() = point;
+        *(G1Projective::from(affine) + outside).to_affine().as_ref()
+    };
+    let num_inputs = case.shape.num_inputs();
+    let (mut h, mut input, mut aux) = (case.fold.clone(), case.fold.clone(), case.fold.clone());
+    h.h[5] = moved_out(h.h[5]);
+    input.l[num_inputs - 1] = moved_out(input.l[num_inputs - 1]);
+    aux.l[num_inputs + 3] = moved_out(aux.l[num_inputs + 3]);
+    let last_input = num_inputs as u64 - 1;
+    for (fold, named, at) in [(h, "fold.h", 5), (input, "fold.l inputs", last_input), (aux, "fold.l aux", 3)]
+    {
+        case.save(&fold);
+        let error = case.load().expect_err("a point is outside the subgroup");
+        let is_right =
+            matches!(error, FoldError::Point { section, index, .. } if (section, index) == (named, at));
+        assert!(is_right, "{named}: {error}");
+    }
 }
 
 #[test]
