@@ -117,10 +117,18 @@ impl FoldSizes {
         }
     }
 
+    fn num_points(self) -> u64 {
+        (1u64 << self.domain_log2) + self.num_inputs + self.num_aux
+    }
+
     /// Bytes of the whole file.
     pub fn file_bytes(self) -> u64 {
-        let num_points = (1u64 << self.domain_log2) + self.num_inputs + self.num_aux;
-        HEADER_BYTES + POINT_BYTES * num_points + DIGEST_BYTES
+        HEADER_BYTES + POINT_BYTES * self.num_points() + DIGEST_BYTES
+    }
+
+    /// Bytes in memory, beside the key, while it is loaded: its points, and what [`Fold::check`] works in.
+    pub fn load_bytes(self) -> u64 {
+        POINT_BYTES * self.num_points() + super::check_bytes(self.domain_log2)
     }
 }
 
