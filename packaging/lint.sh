@@ -26,6 +26,7 @@ END
 document=$(mktemp)
 trap 'rm -f "$document"' EXIT
 transcript() { # COMMAND PRINTED: whether it is found right
+    # shellcheck disable=SC2016 # backticks and dollar are the document's own
     printf '<!-- transcript sample -->\n```console\n$ %s\n%s```\n' "$1" "$2" >"$document"
     packaging/transcripts.py --document "$document" --shell "bash -c" sample >/dev/null 2>&1
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use blst::blst_p1_affine;
+use blstrs::{G1Affine, G1Projective};
 use cuzk::error::FoldError;
 use cuzk::groth16::fold::{
     fold_path, is_beside, load_fold, Fold, FoldKey, HostTransform, LoadOptions, Watch,
@@ -16,6 +17,7 @@ use cuzk::groth16::prover::prove;
 use cuzk::groth16::srs::QuotientBasis;
 use cuzk::groth16::srs_file::{read_srs, write_srs, ReadOptions};
 use cuzk::groth16::{Blinding, PackedWitness, R1csShape, Srs};
+use group::Curve;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use synthetic::{Synthetic, Values};
@@ -126,6 +128,15 @@ fn a_file_that_is_cut_or_goes_on_is_refused() {
 }
 
 #[test]
+fn what_is_no_regular_file_is_refused() {
+    let case = Case::new(3);
+    std::os::unix::fs::symlink("/dev/null", case.path()).unwrap();
+    let error = case.load().expect_err("it is a device");
+    assert!(matches!(error, FoldError::Io { .. }), "{error}");
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+}
+
+#[test]
 fn another_circuits_or_keys_fold_is_refused() {
     let (case, other) = (Case::new(40), Case::new(41));
     other.save(&other.fold);
@@ -179,6 +190,39 @@ fn wrong_points_are_found_before_use() {
     assert!(matches!(error, FoldError::Wrong { query: "h" }), "{error}");
 }
 
+/// They are looked for first: of those whose part outside the subgroup has order 3, a random sum misses one in three.
+#[test]
+fn a_point_outside_the_subgroup_is_named() {
+    let case = Case::new(40);
+    let mut compressed = [0; 48];
+    compressed[0] = 0x80;
+    let outside = (1u8..).find_map(|x| {
+        compressed[47] = x;
+        let point = Option::<G1Affine>::from(G1Affine::from_compressed_unchecked(&compressed));
+        point.filter(|point| !bool::from(point.is_torsion_free()))
+    });
+    let outside = outside.expect("half of all x are on the curve");
+    let moved_out = |point: blst_p1_affine| -> blst_p1_affine {
+        let mut affine = G1Affine::default();
+        *affine.as_mut() = point;
+        *(G1Projective::from(affine) + outside).to_affine().as_ref()
+    };
+    let num_inputs = case.shape.num_inputs();
+    let (mut h, mut input, mut aux) = (case.fold.clone(), case.fold.clone(), case.fold.clone());
+    h.h[5] = moved_out(h.h[5]);
+    input.l[num_inputs - 1] = moved_out(input.l[num_inputs - 1]);
+    aux.l[num_inputs + 3] = moved_out(aux.l[num_inputs + 3]);
+    let last_input = num_inputs as u64 - 1;
+    for (fold, named, at) in [(h, "fold.h", 5), (input, "fold.l inputs", last_input), (aux, "fold.l aux", 3)]
+    {
+        case.save(&fold);
+        let error = case.load().expect_err("a point is outside the subgroup");
+        let is_right =
+            matches!(error, FoldError::Point { section, index, .. } if (section, index) == (named, at));
+        assert!(is_right, "{named}: {error}");
+    }
+}
+
 #[test]
 fn a_verdict_spares_the_sums_and_is_of_one_file() {
     let case = Case::new(40);
@@ -206,6 +250,10 @@ fn a_folded_key_cannot_be_folded_again_nor_stand_for_a_plain_one() {
     folded.check_fits(&case.shape).unwrap();
     let error = Fold::build(&folded, &case.shape, &mut HostTransform, Watch::NONE).unwrap_err();
     assert!(matches!(error, FoldError::Key { .. }), "{error}");
+    // A parameter file could not say that its key is folded.
+    let path = case.dir.path().join("folded.params");
+    let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| write_srs(&path, &folded)));
+    assert!(written.is_err() && !path.exists());
     let plain = Srs { basis: QuotientBasis::Coefficients, ..folded };
     assert!(plain.check_fits(&case.shape).is_err());
 }

@@ -46,8 +46,9 @@ pub struct SynthesizerConfig {
     pub params_dir: PathBuf,
     pub shape_cache_dir: Option<PathBuf>,
     pub verdict_dir: Option<PathBuf>,
-    /// Whether a key is used folded where its fold is beside its parameter file.
-    pub use_folds: bool,
+    /// A key is used folded where its fold is beside its parameter file, if both and the shape are no more than that while
+    /// they are loaded: the engine's host memory, where a plain key will do if a folded one is too large. `None`: never.
+    pub fold_limit_bytes: Option<u64>,
     /// Of a host's own formats.
     pub decoders: Vec<Arc<dyn WorkDecoder>>,
     /// Requests that may wait to be decoded; CRITICAL ones have a limit of their own ([`limit_of`]).

@@ -36,6 +36,8 @@ pub struct ParameterMaker {
     kernels: FixedBaseKernels,
     /// Chunks take turns.
     streams: [Stream; CHUNKS_AHEAD],
+    /// Of the tables: were they of a chunks' stream, each chunk of the other one would wait for the copy of the one before.
+    tables: Stream,
     reservation: Reservation,
 }
 
@@ -58,6 +60,7 @@ impl ParameterMaker {
         Ok(Self {
             kernels: FixedBaseKernels::load(&context)?,
             streams: [stream()?, stream()?],
+            tables: stream()?,
             reservation: Reservation::new(&context, u64::MAX),
         })
     }
@@ -115,8 +118,8 @@ impl ParameterMaker {
         &self,
         base: &FixedBase<P>,
     ) -> Result<DevicePoints<'_, P>, SrsError> {
-        let [stream, _] = &self.streams;
-        let table = FixedBaseTable::copied(&self.reservation, stream, base.tables(), base.window_bits());
+        let (tables, window_bits) = (base.tables(), base.window_bits());
+        let table = FixedBaseTable::copied(&self.reservation, &self.tables, tables, window_bits);
         Ok(DevicePoints { maker: self, table: table.map_err(refused)? })
     }
 }
@@ -139,7 +142,7 @@ impl<P: FixedBasePoint> DevicePoints<'_, P> {
         form: impl Fn(&Stream, DeviceBuffer<P>) -> Result<DeviceBuffer<T>, CudaError>,
         sink: &mut Sink<'_, T>,
     ) -> Result<(), SrsError> {
-        let ParameterMaker { kernels, streams, reservation } = self.maker;
+        let ParameterMaker { kernels, streams, reservation, .. } = self.maker;
         let mut pending: VecDeque<Pending<T>> = VecDeque::new();
         let mut idle: Vec<PinnedBuffer<T>> = Vec::new();
         for (index, scalars) in chunks.enumerate() {

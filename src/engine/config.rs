@@ -95,7 +95,8 @@ pub struct EngineConfig {
     /// Folder in which the verdict on a parameter file is kept. `None`: every point is checked at every load.
     pub verdict_dir: Option<PathBuf>,
     /// Whether proving keys are used folded ([`crate::groth16::fold`]) where the fold is beside the parameter file. One that
-    /// is not to be used is logged, and the plain key takes its place.
+    /// is not to be used, or for which `host_memory_budget_bytes` as it was at the start has no room beside the plain key while
+    /// it is loaded, is logged, and the plain key takes its place.
     pub use_folds: bool,
     /// Bytes of host memory that circuits (shape and SRS) and witnesses may take together. Whoever
     /// comes first in the queue gets what is free; idle circuits are let go for those that wait. One witness and one
@@ -260,7 +261,7 @@ impl EngineConfig {
                 params_dir: self.params_dir,
                 shape_cache_dir: self.shape_cache_dir,
                 verdict_dir: self.verdict_dir,
-                use_folds: self.use_folds,
+                fold_limit_bytes: self.use_folds.then_some(self.host_memory_budget_bytes),
                 decoders: self.decoders,
                 max_waiting_decodes: self.max_queued_jobs.max(1),
             },

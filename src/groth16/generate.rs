@@ -69,7 +69,8 @@ pub(crate) struct PointMakers<'m> {
 ///
 /// # Errors
 /// [`SrsError::Generate`] if the circuit has an unconstrained variable or is too large for the format;
-/// [`SrsError::Io`] if a file cannot be written. Neither file is then there, unless it was before.
+/// [`SrsError::Io`] if a file cannot be written. No parameter file is then there, unless it was before; nor a `.vk` file, unless
+/// it was the parameter file's last bytes, or its name, that the disk refused.
 pub fn generate_params<R: RngCore>(
     shape: &R1csShape,
     rng: &mut R,

@@ -176,23 +176,26 @@ pub fn likely_sha256(path: &Path, verdict_dir: &Path) -> Option<[u8; 32]> {
     Verdict::likely_sha256(&metadata, verdict_dir)
 }
 
-/// Opens a regular file (opening a pipe would wait for a writer) and takes its metadata from the handle, so that both
-/// are of the same file.
 fn open(path: &Path) -> Result<(File, Metadata), SrsError> {
-    let failed = |error: std::io::Error| match error.kind() {
+    open_regular(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
             let circuit = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             SrsError::Missing { circuit, path: path.into(), advice: None }
         }
         _ => io_error(path, error),
-    };
+    })
+}
+
+/// Opens a regular file (opening a pipe would wait for a writer) and takes its metadata from the handle, so that both
+/// are of the same file.
+pub(super) fn open_regular(path: &Path) -> std::io::Result<(File, Metadata)> {
     let regular = |metadata: Metadata| match metadata.is_file() {
         true => Ok(metadata),
-        false => Err(io_error(path, std::io::Error::new(ErrorKind::InvalidInput, "not a regular file"))),
+        false => Err(std::io::Error::new(ErrorKind::InvalidInput, "not a regular file")),
     };
-    regular(std::fs::metadata(path).map_err(failed)?)?;
-    let file = File::open(path).map_err(failed)?;
-    let metadata = regular(file.metadata().map_err(failed)?)?;
+    regular(std::fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    let metadata = regular(file.metadata()?)?;
     Ok((file, metadata))
 }
 

@@ -83,7 +83,7 @@ impl Subject {
             params_dir: "params".into(),
             shape_cache_dir: None,
             verdict_dir: None,
-            use_folds: true,
+            fold_limit_bytes: Some(u64::MAX),
             decoders: Vec::new(),
             max_waiting_decodes: 4,
         };

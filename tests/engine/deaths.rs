@@ -113,7 +113,7 @@ fn mined(deadly_orders: u32, deadly_runs: u32) -> EngineConfig {
             params_dir: "params".into(),
             shape_cache_dir: None,
             verdict_dir: None,
-            use_folds: false,
+            fold_limit_bytes: None,
             decoders: Vec::new(),
             max_waiting_decodes: 4,
         },

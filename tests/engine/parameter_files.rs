@@ -102,5 +102,13 @@ fn a_fold_beside_the_file_is_used_unless_it_is_damaged_or_not_wanted() {
             assert_eq!(folded - plain, if use_folds { 96 * (num_inputs + 1) } else { 0 });
         });
     }
+    // Where the budget has room for the key and not for its fold beside it, the key is used as it is.
+    fold.save(&fold_file, &key, &shape, LoadOptions::default(), Watch::NONE).unwrap();
+    let host_memory_budget_bytes = fs::metadata(&file).unwrap().len() + shape.num_bytes() + fold.num_bytes();
+    let short = EngineConfig { host_memory_budget_bytes, ..config("sim:1") };
+    let plain_bytes = srs().num_bytes() + shape.num_bytes();
+    simulate(short, move |engine| async move {
+        assert_eq!(proved_with_bytes(&engine, "short", &file).await, plain_bytes);
+    });
     drop(dir);
 }

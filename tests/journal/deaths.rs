@@ -67,7 +67,7 @@ fn b47_b49_who_waits_for_a_job_that_is_held_back_is_told_when_nobody_is_left_to_
             params_dir: "params".into(),
             shape_cache_dir: None,
             verdict_dir: None,
-            use_folds: false,
+            fold_limit_bytes: None,
             decoders: Vec::new(),
             max_waiting_decodes: 4,
         },

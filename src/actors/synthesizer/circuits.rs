@@ -45,6 +45,8 @@ fn measure(
     source: &SrsSource,
     config: &SynthesizerConfig,
 ) -> Result<CircuitNeeds, SrsError> {
+    let shape_bytes =
+        |domain_log2: u32| shape_bytes(circuit, config).unwrap_or(SHAPE_BYTES_PER_ROW << domain_log2);
     let (num_inputs, num_aux, srs, srs_bytes) = match source {
         SrsSource::Memory(srs) => {
             let num_inputs = srs.vk.ic.len() as u64;
@@ -61,12 +63,12 @@ fn measure(
             let mut queries = [counts.h, counts.l, counts.a, counts.b_g1, counts.b_g2].map(u64::from);
             let (mut basis, mut fold_bytes) = (QuotientBasis::Coefficients, 0);
             let domain_log2 = (queries[0] + 1).ilog2();
-            if config.use_folds && may_be_folded(file, config, FoldSizes { domain_log2, num_inputs, num_aux })
-            {
+            let sizes = FoldSizes { domain_log2, num_inputs, num_aux };
+            let plain_bytes = counts.file_bytes + shape_bytes(domain_log2);
+            if has_room_for_fold(sizes, plain_bytes, config) && may_be_folded(file, config, sizes) {
                 queries[0] += 1;
                 queries[1] += num_inputs;
-                let check_bytes = fold::check_bytes(domain_log2);
-                (basis, fold_bytes) = (QuotientBasis::Lagrange, 96 * (queries[0] + queries[1]) + check_bytes);
+                (basis, fold_bytes) = (QuotientBasis::Lagrange, sizes.load_bytes());
             }
             let srs = SrsSummary::new(queries).in_basis(basis);
             (num_inputs, num_aux, srs, counts.file_bytes + fold_bytes)
@@ -75,8 +77,12 @@ fn measure(
     let domain_log2 = (srs.num_points(Query::H) + 1).ilog2();
     let num_rows = (1 << domain_log2) / 2 + 1;
     let shape = ShapeSummary { domain_log2, num_rows, num_inputs, num_aux, evaluation: None };
-    let num_bytes = srs_bytes + shape_bytes(circuit, config).unwrap_or(SHAPE_BYTES_PER_ROW << domain_log2);
-    Ok(CircuitNeeds { num_bytes, shape, srs })
+    Ok(CircuitNeeds { num_bytes: srs_bytes + shape_bytes(domain_log2), shape, srs })
+}
+
+/// Whether folds are wanted, and one of these sizes can be loaded beside a key and a shape of so many bytes.
+fn has_room_for_fold(sizes: FoldSizes, plain_bytes: u64, config: &SynthesizerConfig) -> bool {
+    config.fold_limit_bytes.is_some_and(|limit| plain_bytes.saturating_add(sizes.load_bytes()) <= limit)
 }
 
 /// Whether there is a fold that will be used. Another key's, left from before, is not to make this one look larger than it is.
@@ -223,10 +229,15 @@ impl Key {
             Self::Given(srs) => return Ok(srs),
             Self::Read(loaded) => *loaded,
         };
-        if !config.use_folds {
+        let (path, sizes) = (path_of(source), FoldSizes::of(shape));
+        let plain_bytes = srs.num_bytes() + shape.num_bytes();
+        if !has_room_for_fold(sizes, plain_bytes, config) {
+            if let Some(limit_bytes) = config.fold_limit_bytes.filter(|_| fold::is_beside(path)) {
+                let needs_bytes = plain_bytes + sizes.load_bytes();
+                tracing::warn!(%circuit, needs_bytes, limit_bytes, "no memory for a fold: proofs take longer");
+            }
             return Ok(Arc::new(srs));
         }
-        let path = path_of(source);
         let progress = in_hundredths(peers, circuit, "fold");
         let watch = Watch { progress: &progress, is_stopped: &|| cancel.is_cancelled() };
         let options = LoadOptions { verdict_dir: config.verdict_dir.as_deref() };
@@ -317,7 +328,7 @@ mod tests {
             params_dir: dir.path().to_owned(),
             shape_cache_dir: None,
             verdict_dir: Some(dir.path().join("verdicts")),
-            use_folds: true,
+            fold_limit_bytes: Some(u64::MAX),
             decoders: Vec::new(),
             max_waiting_decodes: 1,
         };
@@ -346,6 +357,14 @@ mod tests {
         assert_eq!(folded.srs, plain.srs_with_fold(&fold));
         let check_bytes = fold::check_bytes(shape.domain_log2());
         assert_eq!(folded.num_bytes, plain.num_bytes + fold.num_bytes() + check_bytes);
+
+        // Where that is more than there is, it will not be used.
+        let measured_within = |limit_bytes: u64| {
+            let config = SynthesizerConfig { fold_limit_bytes: Some(limit_bytes), ..config.clone() };
+            measure(&CircuitId::new("ones"), &source, &config).unwrap()
+        };
+        assert_eq!(measured_within(folded.num_bytes), folded);
+        assert_eq!(measured_within(folded.num_bytes - 1), plain);
     }
 
     impl CircuitNeeds {

@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Fold, Watch};
 use crate::error::FoldError;
-use crate::groth16::srs_file::{RawPoint, Verdict};
+use crate::groth16::srs_file::{open_regular, RawPoint, Verdict};
 use crate::groth16::{unfinished, R1csShape, Srs};
 
 const MAGIC: [u8; 8] = *b"CUZKFOLD";
@@ -109,7 +109,7 @@ pub struct FoldSizes {
 }
 
 impl FoldSizes {
-    fn of(shape: &R1csShape) -> Self {
+    pub fn of(shape: &R1csShape) -> Self {
         Self {
             domain_log2: shape.domain_log2(),
             num_inputs: shape.num_inputs() as u64,
@@ -117,9 +117,18 @@ impl FoldSizes {
         }
     }
 
-    fn file_bytes(self) -> u64 {
-        let num_points = (1u64 << self.domain_log2) + self.num_inputs + self.num_aux;
-        HEADER_BYTES + POINT_BYTES * num_points + DIGEST_BYTES
+    fn num_points(self) -> u64 {
+        (1u64 << self.domain_log2) + self.num_inputs + self.num_aux
+    }
+
+    /// Bytes of the whole file.
+    pub fn file_bytes(self) -> u64 {
+        HEADER_BYTES + POINT_BYTES * self.num_points() + DIGEST_BYTES
+    }
+
+    /// Bytes in memory, beside the key, while it is loaded: its points, and what [`Fold::check`] works in.
+    pub fn load_bytes(self) -> u64 {
+        POINT_BYTES * self.num_points() + super::check_bytes(self.domain_log2)
     }
 }
 
@@ -134,12 +143,12 @@ pub fn may_be_used(params: &Path, sizes: FoldSizes, params_sha256: Option<[u8; 3
 
 /// What a whole file of these sizes says it is of.
 fn key_of(path: &Path, sizes: FoldSizes) -> Option<FoldKey> {
-    let mut file = File::open(path).ok()?;
+    let (mut file, metadata) = open_regular(path).ok()?;
     let mut has = [0; HEADER_BYTES as usize];
     file.read_exact(&mut has).ok()?;
     let digest = |at: usize| <[u8; 32]>::try_from(&has[at..at + 32]).expect("32 bytes");
     let key = FoldKey { params_sha256: digest(32), shape_sha256: digest(64) };
-    let is_whole = file.metadata().ok()?.len() == sizes.file_bytes();
+    let is_whole = metadata.len() == sizes.file_bytes();
     (is_whole && has == header(&key, sizes)).then_some(key)
 }
 
@@ -212,8 +221,7 @@ impl Fold {
         watch: Watch<'_>,
     ) -> Result<(Self, Verdict), FoldError> {
         let failed = |error: std::io::Error| io_error(path, error);
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
+        let (file, metadata) = open_regular(path).map_err(failed)?;
         let mut file = BufReader::with_capacity(1 << 20, file);
         let mut digest = Sha256::new();
         let mut has = [0; HEADER_BYTES as usize];

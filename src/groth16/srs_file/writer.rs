@@ -12,6 +12,7 @@ use super::io_error;
 use super::layout::SECTIONS;
 use super::point::RawPoint;
 use crate::error::SrsError;
+use crate::groth16::srs::QuotientBasis;
 use crate::groth16::{unfinished, Srs, VerifyingKey};
 
 /// A file being written under a temporary name beside its place, with its digest. Dropped without
@@ -182,8 +183,10 @@ pub fn write_vk(path: &Path, vk: &VerifyingKey) -> Result<WrittenFile, SrsError>
 /// [`SrsError::Io`].
 ///
 /// # Panics
-/// If a query has 2^32 points or more.
+/// If a query has 2^32 points or more, or the key is folded: the format has no place that would say so, and whoever read the
+/// file would take it for another circuit's.
 pub fn write_srs(path: &Path, srs: &Srs) -> Result<WrittenFile, SrsError> {
+    assert_eq!(srs.basis, QuotientBasis::Coefficients, "a folded key is no parameter file");
     let mut writer = SrsWriter::create(path, &srs.vk)?;
     for query in [&srs.h, &srs.l, &srs.a, &srs.b_g1] {
         write_query(&mut writer, query)?;

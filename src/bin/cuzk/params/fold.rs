@@ -1,5 +1,6 @@
 //! Folding proving keys: once for each, beside its parameter file.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -8,13 +9,14 @@ use cuzk::circuits::CircuitSpec;
 use cuzk::config::Config;
 use cuzk::error::{FoldError, SrsError};
 use cuzk::groth16::fold::{
-    fold_path, load_fold, Fold, FoldKey, HostTransform, LoadOptions, PointTransform, Watch,
+    fold_path, load_fold, Fold, FoldKey, FoldSizes, HostTransform, LoadOptions, PointTransform, Watch,
 };
 use cuzk::groth16::srs_file::{read_srs, LoadedSrs, ReadOptions};
 use cuzk::groth16::{shape_cache, R1csShape};
 
 use crate::circuits::select;
 use crate::failure::{Failure, EXIT_INPUT, EXIT_PROVING};
+use crate::files;
 use crate::interrupt::Interrupts;
 use crate::options::ParamsOption;
 use crate::progress::Progress;
@@ -115,6 +117,7 @@ impl Folder<'_> {
         if !self.force && self.is_there(spec, path, &loaded, &shape, options)? {
             return ui::out(&format!("{spec}: the fold is there already: {}", fold_file.display()));
         }
+        check_room(files::folder(path), FoldSizes::of(&shape).file_bytes())?;
         let fold = self.watched(format!("{spec}: folding"), |watch| {
             Fold::build(&loaded.srs, &shape, transform, watch)
         })?;
@@ -202,6 +205,19 @@ impl Folder<'_> {
     }
 }
 
+/// Fails if the folder of the key cannot take its fold: before hours are spent on what cannot be kept.
+fn check_room(dir: &Path, needs_bytes: u64) -> Result<(), Failure> {
+    let unwritable =
+        |what: &dyn fmt::Display| Failure::usage(format!("{}: cannot write: {what}", dir.display()));
+    files::try_folder(dir).map_err(|error| unwritable(&error))?;
+    let free_bytes = files::free_bytes(dir).map_err(|error| unwritable(&error))?;
+    if needs_bytes <= free_bytes {
+        return Ok(());
+    }
+    let (needs, has) = (ui::bytes(needs_bytes), ui::bytes(free_bytes));
+    Err(unwritable(&format_args!("needs {needs} of free space, has {has}")))
+}
+
 fn failure(error: FoldError) -> Failure {
     let message = error.to_string();
     let (code, class, at) = match error {
@@ -212,4 +228,25 @@ fn failure(error: FoldError) -> Failure {
         _ => (EXIT_PROVING, "bug", "fold"),
     };
     Failure { code, class, message, at: at.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::EXIT_USAGE;
+
+    #[test]
+    fn a_folder_that_cannot_take_the_fold_is_wrong_use() {
+        let dir = tempfile::tempdir().unwrap();
+        check_room(dir.path(), 1).unwrap();
+        let failure = check_room(dir.path(), u64::MAX).unwrap_err();
+        assert_eq!(failure.code, EXIT_USAGE);
+        assert!(
+            failure.message.contains("cannot write: needs 16777216.0 TiB of free space, has "),
+            "{}",
+            failure.message
+        );
+        let absent = check_room(&dir.path().join("absent"), 1).unwrap_err();
+        assert_eq!(absent.code, EXIT_USAGE);
+    }
 }
