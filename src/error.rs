@@ -501,7 +501,8 @@ pub enum EngineError {
     /// what it had begun nobody hears. Asking again under the same request id is safe.
     #[error("{asked}: no answer within {limit_ms} ms")]
     NoAnswer { asked: &'static str, limit_ms: u64 },
-    /// An actor died. The engine rebuilds it, or stops; if this repeats, report it.
+    /// The engine did not start: the system refused it a thread, or its own ended at once. Give it what it lacks, else
+    /// report it.
     #[error("{what}")]
     Internal { what: String },
 }

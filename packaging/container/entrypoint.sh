@@ -11,13 +11,19 @@
 # CUZK_GATEWAY        from where, see `cuzk params fetch --help`
 # CUZK_MANIFEST       another network's list of files
 # CUZK_STATUS_ADDRESS where `healthy` and `ready` ask [127.0.0.1:9821]
+# CUZK_DAEMON_TOKEN_FILE  the daemon's tokens, of which `ready` shows the first: it is told nothing without
 set -euo pipefail
 
 # One question to the daemon's status address; its answer's code decides. Nothing but the shell is needed.
 ask() {
-    local address=${CUZK_STATUS_ADDRESS:-127.0.0.1:9821} line
+    local address=${CUZK_STATUS_ADDRESS:-127.0.0.1:9821} line token=
+    if [[ -r ${CUZK_DAEMON_TOKEN_FILE:-} ]]; then
+        while [[ -z $token ]] && { read -r line || [[ -n $line ]]; }; do
+            [[ $line == \#* ]] || token=$line
+        done <"$CUZK_DAEMON_TOKEN_FILE"
+    fi
     exec 3<>"/dev/tcp/${address%:*}/${address##*:}" || return 1
-    printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$1" "$address" >&3
+    printf 'GET %s HTTP/1.0\r\nHost: %s\r\n%s\r\n' "$1" "$address" "${token:+Authorization: Bearer $token$'\r\n'}" >&3
     IFS= read -r -t 5 line <&3 || return 1
     echo "${line%$'\r'}"
     [[ $line == HTTP/1.?\ 200* ]]

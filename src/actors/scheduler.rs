@@ -86,6 +86,8 @@ pub struct SchedulerConfig {
     pub warmup: Vec<Arc<dyn Workload>>,
     /// How long a circuit may be idle before it is let go of, here and on the devices; `None`: until its memory is wanted.
     pub idle_limit: Option<Duration>,
+    /// How long the journal may take to answer before its disk counts as failing.
+    pub journal_limit: Duration,
     pub pace: Pace,
     pub events: EventSink,
 }

@@ -237,6 +237,7 @@ impl EngineConfig {
             batches: self.batches,
             warmup: self.warmup.clone(),
             idle_limit: self.idle_limit,
+            journal_limit: self.deadlines.journal,
             health: HealthPolicy {
                 window: self.restart_window,
                 // Two invalid proofs, or four failures of other kinds.

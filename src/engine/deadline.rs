@@ -22,6 +22,9 @@ pub struct Deadlines {
     /// What a journal brings back: every job of it decoded and queued again, and of one that processes ended over, every other
     /// job proved before it.
     pub recovery: Duration,
+    /// A write of the journal. A disk that takes longer counts as failing although it gives no error: new jobs are refused,
+    /// and proofs given without being stored, until it answers. 256 MiB at a time may have to be written.
+    pub journal: Duration,
     /// Loading a circuit: its key of up to a hundred gigabytes from a slow disk, once others have let go of the memory.
     pub preload: Duration,
 }
@@ -32,6 +35,7 @@ impl Default for Deadlines {
             answer: Duration::from_secs(60),
             decode: Duration::from_secs(600),
             recovery: Duration::from_secs(6 * 3600),
+            journal: Duration::from_secs(30),
             preload: Duration::from_secs(6 * 3600),
         }
     }

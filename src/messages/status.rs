@@ -43,7 +43,8 @@ pub struct EngineStatus {
     pub ready: bool,
     /// Ready, and something is not as it should be.
     pub degraded: bool,
-    /// No device is left and none will come back: why. Nothing will ever be proved again, and a process may end.
+    /// No device is left, or no Synthesizer, and none will come back: why. Nothing will ever be proved again, and a process
+    /// may end.
     pub fatal: Option<String>,
     /// Why not ready, or what is not as it should be.
     pub reasons: Vec<String>,

@@ -172,6 +172,37 @@ fn a_drain_stops_the_loading_that_nobody_will_use() {
 }
 
 #[test]
+fn what_a_stopped_load_says_at_last_is_nothing_to_the_jobs_of_the_next_one_of_the_same_key() {
+    on_paused_arbiter(async {
+        let mut rig = Rig::start(Settings::default());
+        rig.device_ready(0, 1);
+        let squares = circuit("squares", &[2]);
+        let mut job = rig.submit(&squares).await;
+        let command = rig.measure().await;
+        rig.measured(&command, 60);
+        let stopped = rig.prepare().await;
+        // Its worker is still at it when another one is asked for the same circuit.
+        rig.synthesizer_ready();
+        let next = rig.measure().await;
+        assert!(stopped.cancel.is_cancelled());
+        rig.stopped(&stopped);
+        rig.nothing_asked().await;
+        rig.measured(&next, 60);
+        let command = rig.prepare().await;
+        rig.stopped(&stopped);
+        drop(stopped);
+        rig.prepared(command, 60);
+        let command = rig.placed().await;
+        rig.proved(command);
+        let verify = rig.verify().await;
+        rig.verdict(verify, true);
+        rig.agree().await;
+        result(&mut job).await.unwrap();
+        rig.end().await;
+    });
+}
+
+#[test]
 fn b11_what_fits_no_device_is_refused_before_its_key_is_read() {
     on_paused_arbiter(async {
         let mut rig = Rig::start(Settings::default());

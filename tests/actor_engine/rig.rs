@@ -8,7 +8,7 @@ use cuzk::actors::scheduler::{Scheduler, SchedulerConfig};
 use cuzk::actors::Pace;
 use cuzk::backend::{DeviceInfo, MemoryModel};
 use cuzk::circuits::{CustomCircuit, SrsSource, Workload};
-use cuzk::error::{DeviceError, EngineError};
+use cuzk::error::{DeviceError, EngineError, SrsError};
 use cuzk::groth16::prover::prove;
 use cuzk::groth16::{PreparedVerifyingKey, Proof, R1csShape, Srs};
 use cuzk::ids::{CircuitId, DeviceId, JobId};
@@ -21,9 +21,10 @@ use cuzk::messages::lifecycle::{DeviceAddress, DeviceMemory, DeviceReady, Draine
 use cuzk::messages::srs::{Eviction, PreloadCircuit, PreloadSrs, Residence, SrsPreloaded};
 use cuzk::messages::status::{EngineDeviceStatus, EngineStatus, StatusBoard};
 use cuzk::messages::synthesis::{
-    CheckKey, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, DecodedRequest, JobVerified,
-    KeyChecked, KeyVerdict, MeasureCircuit, PartitionNeeds, PrepareCircuit, PreparedCircuit, ProofsVerified,
-    SynthesizeWitness, SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs, WitnessSynthesized,
+    CheckKey, CircuitFailed, CircuitMeasured, CircuitNeeds, CircuitPrepared, DecodeRequest, DecodedRequest,
+    JobVerified, KeyChecked, KeyVerdict, MeasureCircuit, PartitionNeeds, PrepareCircuit, PreparedCircuit,
+    ProofsVerified, SynthesizeWitness, SynthesizerAddress, SynthesizerReady, VerifyJob, VerifyProofs,
+    WitnessSynthesized,
 };
 use cuzk::policy::batch::BatchPolicy;
 use cuzk::policy::health::HealthPolicy;
@@ -169,6 +170,7 @@ impl Rig {
             batches: BatchPolicy { max_partitions: 4, max_time: Duration::from_secs(30) },
             warmup: Vec::new(),
             idle_limit: settings.idle_limit,
+            journal_limit: Duration::from_secs(30),
             health: HealthPolicy {
                 window: Duration::from_secs(60),
                 quarantine_points: 4,
@@ -320,6 +322,13 @@ impl Rig {
         };
         let (circuit, lease) = (Arc::new(circuit), command.lease);
         self.scheduler.do_send(CircuitPrepared { circuit, lease, elapsed: Duration::ZERO });
+    }
+
+    /// As a worker that finds that nobody wants the circuit any more.
+    pub fn stopped(&self, command: &PrepareCircuit) {
+        let (circuit, source) = (command.circuit.clone(), command.source.clone());
+        let error = SrsError::Stopped { path: "<memory>".into() }.into();
+        self.scheduler.do_send(CircuitFailed { circuit, source, error });
     }
 
     /// Measures and prepares the circuit that is asked for next.

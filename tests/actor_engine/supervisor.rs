@@ -170,6 +170,7 @@ impl Subject {
                 batches: BatchPolicy { max_partitions: 4, max_time: Duration::from_secs(30) },
                 warmup: Vec::new(),
                 idle_limit: None,
+                journal_limit: Duration::from_secs(30),
                 health: HealthPolicy {
                     window: Duration::from_secs(60),
                     quarantine_points: 4,

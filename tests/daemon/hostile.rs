@@ -138,11 +138,11 @@ fn push_string(block: &mut Vec<u8>, text: &str) {
     block.extend(text.as_bytes());
 }
 
-/// One that has little patience and little room.
+/// One that has little patience and little room. Not less: who is to be kept must answer in that time, on a busy machine too.
 async fn impatient() -> Daemon {
     let mut setup = Setup::new("sim:1");
     setup.daemon =
-        "slow_client_limit_s = 1\nmax_connections = 12\nmax_header_bytes = \"4KiB\"\nstatus_listen = \"127.0.0.1:0\""
+        "slow_client_limit_s = 3\nmax_connections = 12\nmax_header_bytes = \"4KiB\"\nstatus_listen = \"127.0.0.1:0\""
             .to_owned();
     setup.start().await
 }

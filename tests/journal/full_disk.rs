@@ -1,27 +1,48 @@
-//! An engine whose journal cannot be written, and then can again.
+//! An engine whose journal cannot be written, or whose disk does not answer, and then can again.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
-use cuzk::engine::Engine;
+use cuzk::engine::{Deadlines, Engine, EngineConfig};
 use cuzk::error::{EngineError, ErrorClass, JournalError};
 use cuzk::journal::{Medium, MemoryDisk, OpenBackend, StorageBackend};
+use cuzk::messages::status::EngineStatus;
 
 use crate::encoded::encoded;
 use crate::engine::{contents, with_medium};
 use crate::simulation::simulate;
 use crate::squares::{self, holds};
 
-/// A disk that may be full.
+/// A disk that may be full, or hang.
 #[derive(Clone, Debug, Default)]
 struct FullDisk {
     disk: MemoryDisk,
     is_full: Arc<AtomicBool>,
+    hangs: Arc<(Mutex<bool>, Condvar)>,
+}
+
+/// It hangs until this is dropped, however the test ends: the engine waits for its threads.
+struct Hang<'d>(&'d FullDisk);
+
+impl Drop for Hang<'_> {
+    fn drop(&mut self) {
+        let (hangs, changed) = &*self.0.hangs;
+        *hangs.lock().unwrap() = false;
+        changed.notify_all();
+    }
 }
 
 impl FullDisk {
+    fn hang(&self) -> Hang<'_> {
+        *self.hangs.0.lock().unwrap() = true;
+        Hang(self)
+    }
+
     fn check(&self) -> io::Result<()> {
+        let (hangs, changed) = &*self.hangs;
+        drop(changed.wait_while(hangs.lock().unwrap(), |hangs| *hangs).unwrap());
         if self.is_full.load(Ordering::SeqCst) {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
@@ -107,4 +128,35 @@ fn a_journal_that_cannot_be_written_refuses_new_jobs_and_proves_on() {
         assert!(accepted.is_durable() && !accepted.is_attached());
         assert!(holds(&accepted.wait().await.unwrap().proof, &[4]));
     });
+}
+
+#[test]
+fn a_disk_that_does_not_answer_refuses_new_jobs_and_keeps_no_proof_back() {
+    let disk = FullDisk::default();
+    let medium = Medium::Backend(Arc::new(disk.clone()));
+    let deadlines = Deadlines { journal: Duration::from_millis(200), ..Deadlines::default() };
+    let config = EngineConfig { synthesis_threads: 1, deadlines, ..with_medium("sim:1;stage=300ms", medium) };
+    let engine = Engine::start(config).unwrap();
+    let running = engine.submit_blocking(encoded("running", &[2])).unwrap();
+    let hang = disk.hang();
+    assert!(holds(&running.wait_blocking().unwrap().proof, &[2]), "its result is stored nowhere");
+    let is_stalled =
+        |reason: &String| reason.contains("cannot be written: its disk has not answered for 200 ms");
+    let status = engine.wait_status_blocking(|status| status.reasons.iter().any(is_stalled)).unwrap();
+    assert!(!status.ready);
+    // At once, and nothing more waits for the disk.
+    let error = engine.submit_blocking(encoded("refused", &[3])).unwrap_err();
+    assert!(matches!(error, EngineError::Journal(JournalError::Unwritable { .. })), "{error}");
+    assert_eq!(error.class(), ErrorClass::Retry);
+    drop(hang);
+    // Without anybody asking.
+    engine.wait_status_blocking(|status: &EngineStatus| status.ready).unwrap();
+    let accepted = engine.submit_blocking(encoded("refused", &[3])).unwrap();
+    assert!(accepted.is_durable() && !accepted.is_attached());
+    assert!(holds(&accepted.wait_blocking().unwrap().proof, &[3]));
+    drop((running, accepted));
+    engine.shutdown_blocking(Duration::from_secs(60));
+    let stored = contents(&disk.disk);
+    assert!(stored.jobs.is_empty(), "{:?}", stored.jobs);
+    assert_eq!(stored.results.len(), 2, "what ended meanwhile is written");
 }

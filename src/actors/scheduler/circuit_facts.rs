@@ -5,7 +5,7 @@ use actix::{Context, Handler};
 use super::blame::KeyRecord;
 use super::circuits::{is_same_key, Circuit, ReadyCircuit};
 use super::Scheduler;
-use crate::error::EngineError;
+use crate::error::{EngineError, SrsError};
 use crate::ids::{CircuitId, JobId, WorkRef};
 use crate::messages::events::EventKind;
 use crate::messages::job::JobEvent;
@@ -89,6 +89,11 @@ impl Handler<CircuitFailed> for Scheduler {
 
     fn handle(&mut self, failed: CircuitFailed, _: &mut Context<Self>) {
         let CircuitFailed { circuit, source, error } = failed;
+        if let CircuitError::Srs(SrsError::Stopped { .. }) = error {
+            // Whoever stopped it had forgotten it before: what is there under this id now is another load, of the same
+            // key perhaps (after an eviction, or a Synthesizer's restart), and none of its jobs is concerned.
+            return;
+        }
         match self.circuits.get(&circuit) {
             Some(Circuit::Measuring { source: asked }) if is_same_key(asked, &source) => {}
             Some(Circuit::Loading(loading)) if is_same_key(&loading.source, &source) => {}

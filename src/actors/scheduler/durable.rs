@@ -1,7 +1,7 @@
 //! The journal's part in the job table: what is written when, and what comes back after a restart.
 //!
 //! - A job is acknowledged once it is written. It may begin before: nothing is lost by that.
-//! - A finished job stays in the table until its result is stored; whatever else would end it meanwhile (a cancel, a
+//! - A finished job stays in the table until its result is stored, or the disk fails or does not answer; whatever else would end it meanwhile (a cancel, a
 //!   deadline, a drain) comes too late and gets the proof.
 //! - A cancelled job is forgotten. One that ends because the *engine* does (drain, no device left) stays in the journal
 //!   and is proved after a restart; any other failure is stored with its reason.
@@ -52,9 +52,18 @@ pub(super) struct Durable {
     decode_again_at: Duration,
     /// Of the last request to write something.
     last_number: u64,
+    unanswered: Unanswered,
     failing: Option<Failing>,
     written: Option<Recipient<JournalWritten>>,
     decoded: Option<Recipient<RecoveredDecoded>>,
+}
+
+/// What the journal was asked to write, and has not answered.
+#[derive(Default)]
+struct Unanswered {
+    num_ops: usize,
+    /// When it answered last, or was asked while it had nothing to do.
+    since: Duration,
 }
 
 /// The journal could not be written the last time.
@@ -146,9 +155,28 @@ impl Durable {
     fn write(&mut self, op: Op, now: Duration) -> u64 {
         self.last_number += 1;
         if let (Some(journal), Some(answer)) = (&self.journal, &self.written) {
+            if self.unanswered.num_ops == 0 {
+                self.unanswered.since = now;
+            }
+            self.unanswered.num_ops += 1;
             journal.write(op, self.last_number, self.unix_ms(now), answer.clone());
         }
         self.last_number
+    }
+
+    fn answered(&mut self, num_ops: usize, now: Duration) {
+        self.unanswered = Unanswered { num_ops: self.unanswered.num_ops.saturating_sub(num_ops), since: now };
+    }
+
+    /// The disk takes too long over a write. It may hang for ever, and what waits for it is in memory.
+    fn stalled(&self, limit: Duration, now: Duration) -> Option<JournalError> {
+        let Unanswered { num_ops, since } = self.unanswered;
+        if num_ops == 0 || now.saturating_sub(since) < limit {
+            return None;
+        }
+        let path = self.journal.as_ref()?.reader().path();
+        let what = format!("its disk has not answered for {} ms", limit.as_millis());
+        Some(JournalError::Unwritable { path, what })
     }
 
     /// Milliseconds since 1970 of a time since the start.
@@ -277,7 +305,10 @@ impl Scheduler {
     /// What is due: a look whether the journal can be written again, and jobs to decode.
     pub(super) fn tend_journal(&mut self) {
         let now = self.now();
-        if let Some(failing) = self.durable.failing.as_mut().filter(|failing| failing.probe_at <= now) {
+        if let Some(error) = self.durable.stalled(self.config.journal_limit, now) {
+            self.wait_for_no_disk(&error);
+        } else if let Some(failing) = self.durable.failing.as_mut().filter(|failing| failing.probe_at <= now)
+        {
             failing.probe_after = (failing.probe_after * 2).min(PROBE_AFTER_MAX);
             failing.probe_at = now + failing.probe_after;
             self.durable.write(Op::Probe, now);
@@ -296,6 +327,8 @@ impl Handler<JournalWritten> for Scheduler {
 
     fn handle(&mut self, written: JournalWritten, _: &mut Context<Self>) {
         let JournalWritten { ops, result } = written;
+        let now = self.now();
+        self.durable.answered(ops.len(), now);
         let verdict = match &result {
             Ok(_) => Ok(()),
             Err(error) => Err(error.clone()),
@@ -322,6 +355,16 @@ impl Handler<JournalWritten> for Scheduler {
 }
 
 impl Scheduler {
+    /// It does not answer: new jobs are refused as if it could not be written, and who waits for a proof gets it.
+    fn wait_for_no_disk(&mut self, error: &JournalError) {
+        self.judge_journal(&Err(error.clone()));
+        let stored = self.jobs.iter().filter(|(_, job)| job.durable.is_storing());
+        let stored: Vec<JobId> = stored.map(|(id, _)| *id).collect();
+        for job in stored {
+            self.result_written(job, &Err(error.clone()));
+        }
+    }
+
     fn judge_journal(&mut self, verdict: &Result<(), JournalError>) {
         let now = self.now();
         match verdict {

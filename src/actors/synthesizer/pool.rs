@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use actix::Recipient;
-use crossbeam_channel::{bounded, unbounded, Receiver, Sender, TrySendError};
+use crossbeam_channel::{bounded, select, unbounded, Receiver, Sender, TrySendError};
 
 use super::host::HostWork;
 use crate::error::catch;
@@ -134,11 +134,18 @@ impl WorkerPool {
     }
 }
 
-/// A thread. When the last sending end is gone, what was sent is still done, and what was discarded dropped.
+/// A thread. When the last sending end is gone, what was sent is still done, and what was discarded dropped. Idle ones wait for
+/// both: somebody may wait for an answer that only the drop of a task gives.
 fn work(tasks: &Receiver<(Task, Recipient<WorkerFreed>)>, discarded: &Receiver<Task>) {
-    while let Ok((task, freed)) = tasks.recv() {
-        run_task(task, &freed);
-        discarded.try_iter().for_each(drop_task);
+    loop {
+        select! {
+            recv(tasks) -> task => match task {
+                Ok((task, freed)) => run_task(task, &freed),
+                Err(_) => break,
+            },
+            // An error: the sending ends are gone, and `tasks` says so too once it is empty.
+            recv(discarded) -> task => task.into_iter().for_each(drop_task),
+        }
     }
     discarded.try_iter().for_each(drop_task);
 }
@@ -169,4 +176,22 @@ fn run_task(task: Task, freed: &Recipient<WorkerFreed>) {
     });
     // Only the log can have panicked; it is not asked to tell that.
     drop(ended);
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::RecvTimeoutError;
+
+    use super::*;
+
+    #[test]
+    fn what_is_discarded_is_dropped_by_a_thread_that_has_nothing_to_do() {
+        let (pool, threads) = WorkerPool::start(1).unwrap();
+        let (held, dropped) = bounded::<()>(1);
+        pool.discard([Task { work: Box::new(move || drop(held)), takes: Duration::ZERO }]);
+        let limit = Duration::from_secs(60);
+        assert_eq!(dropped.recv_timeout(limit), Err(RecvTimeoutError::Disconnected), "it is still held");
+        drop(pool);
+        threads.join();
+    }
 }

@@ -43,10 +43,10 @@ impl Limits {
         })
     }
 
-    /// Lets one more call begin, as far as its connection's rate and that of all together go.
+    /// Lets one more call begin, as far as its connection's rate goes.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED`, naming the limit.
+    /// `RESOURCE_EXHAUSTED` if there are too many.
     pub fn begin(usage: &Usage, config: &DaemonConfig) -> Result<(), Status> {
         if !usage.rate.admit(config.max_calls_per_s_per_connection) {
             return Err(Status::resource_exhausted(
