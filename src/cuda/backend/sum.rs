@@ -169,10 +169,11 @@ impl StreamedSum {
     /// Adds every chunk that has arrived and starts filling it again; `true` when all points are added.
     pub fn drive(&mut self, streams: &Streams, stager: &mut Stager) -> Result<bool, CudaError> {
         let Self { inputs, sum, chunks } = self;
-        let Streams { compute, copies, .. } = streams;
-        chunks.drive(inputs, compute, copies, stager, |buffers, start, length| {
-            inputs.add(sum, buffers, 0, start, length)
-        })
+        while let Some(Arrived { buffers, start, length }) = chunks.arrived() {
+            inputs.add(sum, buffers, 0, start, length)?;
+            chunks.pass_on(inputs, &streams.compute, &streams.copies, stager)?;
+        }
+        Ok(chunks.are_added())
     }
 
     /// Puts the rest of the sum into the stream.
@@ -189,6 +190,7 @@ pub struct Chunks {
     /// Points before it are on their way or added.
     next_point: usize,
     num_added: usize,
+    num_points: usize,
 }
 
 struct Chunk {
@@ -196,6 +198,13 @@ struct Chunk {
     ticket: Ticket,
     /// First point and number of points that it holds.
     range: (usize, usize),
+}
+
+/// Points that are on the device: so many from the query's `start`-th on, at the front of the buffers.
+pub struct Arrived<'c> {
+    pub buffers: &'c QueryBuffers,
+    pub start: usize,
+    pub length: usize,
 }
 
 impl Chunks {
@@ -208,14 +217,14 @@ impl Chunks {
         mut track: impl FnMut(&Ticket),
     ) -> Result<Self, CudaError> {
         let num_points = inputs.num_points();
-        let mut chunks = Self { chunks: Vec::new(), turn: 0, next_point: 0, num_added: 0 };
+        let mut chunks = Self { chunks: Vec::new(), turn: 0, next_point: 0, num_added: 0, num_points };
         while chunks.chunks.len() < 2 && chunks.next_point < num_points {
             let length = inputs.chunk_points().min(num_points - chunks.next_point);
             let buffers = QueryBuffers::new(inputs.query, length, memory)?;
             let mut chunk = Chunk { buffers, ticket: Ticket::default(), range: (0, 0) };
             track(&chunk.ticket);
             // The memory is there when the device gets to this point.
-            let allocated = memory.compute.record()?;
+            let allocated = stager.mark(memory.compute)?;
             chunks.fill(inputs, &mut chunk, length, allocated, copies, stager)?;
             chunks.chunks.push(chunk);
         }
@@ -227,45 +236,49 @@ impl Chunks {
         inputs: &SumInputs,
         chunk: &mut Chunk,
         length: usize,
-        after: Event,
+        after: Rc<Event>,
         copies: &Stream,
         stager: &mut Stager,
     ) -> Result<(), CudaError> {
         let SumInputs { srs, indices, query, is_urgent, .. } = inputs;
         let range = QueryRange { srs, indices, query: *query, start: self.next_point, length };
-        let route = Route { copies, after: Rc::new(after), ticket: &chunk.ticket, is_urgent: *is_urgent };
+        let route = Route { copies, after, ticket: &chunk.ticket, is_urgent: *is_urgent };
         chunk.buffers.fill(&range, &route, stager)?;
         chunk.range = (self.next_point, length);
         self.next_point += length;
         Ok(())
     }
 
-    /// Has every chunk that has arrived added by `add` (to `compute`, with its first point and their number) and starts filling
-    /// it again; `true` when all points are added.
-    pub fn drive(
+    /// The chunk that is to be added next, if it has arrived.
+    pub fn arrived(&self) -> Option<Arrived<'_>> {
+        let chunk = self.chunks.get(self.turn).filter(|chunk| !self.are_added() && chunk.ticket.is_done())?;
+        let (start, length) = chunk.range;
+        Some(Arrived { buffers: &chunk.buffers, start, length })
+    }
+
+    /// What has [arrived](Self::arrived) is being added by launches in `compute`; its buffers are filled again behind them.
+    pub fn pass_on(
         &mut self,
         inputs: &SumInputs,
         compute: &Stream,
         copies: &Stream,
         stager: &mut Stager,
-        mut add: impl FnMut(&QueryBuffers, usize, usize) -> Result<(), CudaError>,
-    ) -> Result<bool, CudaError> {
-        let num_points = inputs.num_points();
-        while self.num_added < num_points && self.chunks[self.turn].ticket.is_done() {
-            let (start, length) = self.chunks[self.turn].range;
-            add(&self.chunks[self.turn].buffers, start, length)?;
-            self.num_added += length;
-            let turn = self.turn;
-            self.turn = (turn + 1) % self.chunks.len();
-            let next_length = inputs.chunk_points().min(num_points - self.next_point);
-            if next_length > 0 {
-                // The next copies into this chunk come after the additions that read it.
-                let added = compute.record()?;
-                let mut chunk = self.chunks.remove(turn);
-                self.fill(inputs, &mut chunk, next_length, added, copies, stager)?;
-                self.chunks.insert(turn, chunk);
-            }
+    ) -> Result<(), CudaError> {
+        let turn = self.turn;
+        self.num_added += self.chunks[turn].range.1;
+        self.turn = (turn + 1) % self.chunks.len();
+        let next_length = inputs.chunk_points().min(self.num_points - self.next_point);
+        if next_length > 0 {
+            let added = stager.mark(compute)?;
+            let mut chunk = self.chunks.remove(turn);
+            self.fill(inputs, &mut chunk, next_length, added, copies, stager)?;
+            self.chunks.insert(turn, chunk);
         }
-        Ok(self.num_added == num_points)
+        Ok(())
+    }
+
+    /// Whether launches that add them are in the stream for all points.
+    pub fn are_added(&self) -> bool {
+        self.num_added == self.num_points
     }
 }

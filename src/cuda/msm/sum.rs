@@ -6,9 +6,7 @@ use std::rc::Rc;
 
 use super::affine::{Items, Points};
 use super::{CurvePoint, GroupKernels, Kernels, Marks, Scalars, WindowSums};
-use crate::cuda::{
-    Arguments, CudaError, DeviceBuffer, DeviceSlice, Event, LaunchShape, PinnedBuffer, Reservation, Stream,
-};
+use crate::cuda::{Arguments, CudaError, DeviceBuffer, DeviceSlice, Event, LaunchShape, Reservation, Stream};
 use crate::policy::msm_plan::{Group, MsmPlan, ACCUMULATE_THREADS, MERGE_THREADS, RECORD_BYTES};
 
 /// `REDUCE_THREADS` of `kernels/math/msm_reduce.cuh`.
@@ -90,7 +88,6 @@ pub struct MsmSum<P: CurvePoint> {
     window_sums: DeviceBuffer<u8>,
     /// Its own, or in common with others.
     pub(super) buffers: Rc<Buffers>,
-    result: PinnedBuffer<u8>,
     /// All buckets are identities.
     is_fresh: bool,
     marks: Option<Marks>,
@@ -117,7 +114,6 @@ impl<P: CurvePoint> MsmSum<P> {
         let buckets: DeviceBuffer<u8> = bytes(plan.total_buckets(), plan.group.sum_bytes())?;
         buckets.fill_bytes(0)?;
         let window_sums = bytes(plan.num_windows().into(), plan.group.window_sum_bytes())?;
-        let result = kernels.results.borrow_mut().take(window_sums.len())?;
         Ok(Self {
             kernels,
             stream,
@@ -125,7 +121,6 @@ impl<P: CurvePoint> MsmSum<P> {
             buckets,
             window_sums,
             buffers,
-            result,
             is_fresh: true,
             marks: None,
             _points: PhantomData,
@@ -272,8 +267,9 @@ impl<P: CurvePoint> MsmSum<P> {
         unsafe { kernels.merge.launch(&self.stream, shape(blocks as u64, MERGE_THREADS as u32), arguments) }
     }
 
-    /// Enqueues what is left: the buckets to one point per window, and those to pinned memory. The device memory is
-    /// freed in the stream's order, what others have in common with the last of them.
+    /// Enqueues what is left: the buckets to one point per window, and those to pinned memory, which is made, and that
+    /// blocks, where no earlier sum left any. The device memory is freed in the stream's order, what others have in common
+    /// with the last of them.
     ///
     /// # Errors
     /// The driver's failure.
@@ -282,7 +278,8 @@ impl<P: CurvePoint> MsmSum<P> {
         self.mark("group")?;
         self.join_groups()?;
         self.mark("join")?;
-        let pending = self.window_sums.read_pinned(self.result)?;
+        let result = self.kernels.results.borrow_mut().take(self.window_sums.len())?;
+        let pending = self.window_sums.read_pinned(result)?;
         Ok(WindowSums::new(self.kernels, self.plan, pending, self.marks))
     }
 

@@ -55,7 +55,7 @@ impl Partition {
                 self.packed = Some(Packed { bits, dense });
             }
         }
-        let after = Rc::new(streams.compute.record()?);
+        let after = stager.mark(&streams.compute)?;
         for (kind, target, target_offset, bytes) in parts {
             let source = Arc::new(self.work.values(kind));
             let after = Rc::clone(&after);
@@ -95,7 +95,7 @@ impl Partition {
                 target: Rc::clone(&buffer) as Rc<dyn CopyTarget>,
                 target_offset: 0,
                 bytes: self.work.shape.num_rows() * SCALAR_BYTES,
-                after: Rc::new(streams.compute.record()?),
+                after: shared.stager.mark(&streams.compute)?,
             };
             shared.stager.submit(transfer, &streams.copies, &ticket, streams.is_urgent)?;
             buffers.push(buffer);
