@@ -40,7 +40,7 @@ use crate::policy::shared_pass::PassPlan;
 /// Launches, fills and copies that may be in the stream of passes ahead of the device. The driver queues about a thousand of
 /// a stream; the next one waits for the device inside its call, and with it the actor. The sixteen members of one chunk have
 /// more than three hundred. Half a thousand are several additions, of milliseconds each: the device never waits for the
-/// actor.
+/// actor. It is also the most that one poll launches, in about two milliseconds, where the device is as fast as that.
 const MAX_LAUNCHES_AHEAD: u64 = 512;
 /// Of a member's turn besides its addition: two for its scalars, an event and a host function behind it.
 const LAUNCHES_PER_TURN: u64 = 4;
@@ -85,11 +85,12 @@ impl PassStreams {
         Ok(end)
     }
 
-    /// Whether so many launches may be put into the stream now. If not, the actor is woken when it may ask again.
+    /// Strikes off what the device has passed. Once in a poll: what it passes meanwhile is for the next one, for which its
+    /// marks wake the actor.
     ///
     /// # Errors
     /// The first failure of what was launched.
-    fn have_room(&self, num_launches: u64) -> Result<bool, CudaError> {
+    fn strike_off_passed(&self) -> Result<(), CudaError> {
         let mut ahead = self.ahead.borrow_mut();
         while let Some((end, num_passed)) = ahead.marks.front() {
             if !end.is_done()? {
@@ -98,8 +99,14 @@ impl PassStreams {
             ahead.num_launches -= *num_passed;
             ahead.marks.pop_front();
         }
+        Ok(())
+    }
+
+    /// Whether so many launches may be put into the stream now. If not, the actor is woken when it may ask again.
+    fn have_room(&self, num_launches: u64) -> bool {
+        let ahead = self.ahead.borrow();
         // What is more than that all by itself is launched in a stream that is empty.
-        Ok(ahead.marks.is_empty() || ahead.num_launches + num_launches <= MAX_LAUNCHES_AHEAD)
+        ahead.marks.is_empty() || ahead.num_launches + num_launches <= MAX_LAUNCHES_AHEAD
     }
 
     /// The end of what was given to the stream; none if it cannot be marked, since then the context is lost.
@@ -267,9 +274,10 @@ impl Pass {
     /// Of all members; they have to [`dissolve`](Self::dissolve).
     pub fn drive(&mut self, lanes: &mut [Lane], shared: &mut Shared) -> PassResult<()> {
         self.part_with_failed(lanes, &mut shared.stager);
-        if !self.uploads.is_done() {
+        if self.is_over() || !self.uploads.is_done() {
             return Ok(());
         }
+        self.streams.strike_off_passed().map_err(|error| (self.stage(lanes), error))?;
         while !self.is_over() {
             let Some(mut current) = self.current.take() else {
                 let Some(stage) = self.next_stage(lanes) else { return Ok(()) };
@@ -282,7 +290,7 @@ impl Pass {
             let stage = current.inputs.query.stage();
             let is_added = self.add(&mut current, shared).map_err(|error| (stage, error))?;
             let num_launches = self.launches_to_close(&current);
-            if !is_added || !self.streams.have_room(num_launches).map_err(|error| (stage, error))? {
+            if !is_added || !self.streams.have_room(num_launches) {
                 self.current = Some(current);
                 return Ok(());
             }
@@ -304,6 +312,12 @@ impl Pass {
         }
     }
 
+    /// The one that it is at.
+    fn stage(&self, lanes: &[Lane]) -> Stage {
+        let current = self.current.as_ref().map(|current| current.inputs.query.stage());
+        current.or_else(|| self.next_stage(lanes)).unwrap_or(Stage::SumL)
+    }
+
     /// The stage that all members have next, if it is the same for all.
     fn next_stage(&self, lanes: &[Lane]) -> Option<Stage> {
         let mut stages = self.members.list.iter().map(|member| lanes[member.lane.0 as usize].next_in_pass());
@@ -320,7 +334,7 @@ impl Pass {
     ) -> Result<Option<Current>, CudaError> {
         let query = Query::of_stage(stage).ok_or_else(|| missing("a sum of the pass"))?;
         let num_launches = LAUNCHES_TO_OPEN + LAUNCHES_PER_MEMBER * self.members.list.len() as u64;
-        if !self.streams.have_room(num_launches)? {
+        if !self.streams.have_room(num_launches) {
             return Ok(None);
         }
         let begun = Rc::new(self.streams.compute.record()?);
@@ -461,7 +475,7 @@ impl Members {
     ) -> Result<bool, CudaError> {
         let num_launches = LAUNCHES_PER_TURN + inputs.plan.msm(inputs.query).launches_per_chunk();
         while let Some(index) = self.next_turn() {
-            if !streams.have_room(num_launches)? {
+            if !streams.have_room(num_launches) {
                 return Ok(false);
             }
             self.expand(index, spmv, &streams.compute)?;
