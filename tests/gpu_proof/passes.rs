@@ -1,7 +1,5 @@
 //! Partitions that share a pass over streamed queries: each has the CPU's bytes, within the memory of the pass.
 
-use std::collections::BTreeMap;
-
 use cuzk::policy::batch::BatchPolicy;
 use cuzk::policy::plan::resident_bytes;
 use cuzk::policy::shared_pass::{max_members, plan_pass, PassPlan, MAX_MEMBERS, PASS_QUERIES};
@@ -320,7 +318,8 @@ fn aborting_behind_the_last_sum_does_not_wait_for_it() {
     let pass = plan_pass(&shape, &srs, QuerySet::SHAPE, MEMBERS, 8 * GIB).expect("there is room");
     all.park(&members);
     all.device.backend.begin_pass(&members, &pass);
-    go_on_until(&mut all, &members, Moment::LastSumLaunched);
+    let done_of = go_on_until(&mut all, &members, Moment::LastSumLaunched);
+    let mut is_done = done_of[&Stage::SumBG2].contains(&members[0]);
     let begun = Instant::now();
     let mut longest = Duration::ZERO;
     for &lane in &members[1..] {
@@ -328,12 +327,11 @@ fn aborting_behind_the_last_sum_does_not_wait_for_it() {
         all.device.backend.abort(lane);
         longest = longest.max(call.elapsed());
     }
-    let mut is_done = false;
     while all.device.aborted.len() + 1 < members.len() {
         let call = Instant::now();
         let done = all.device.poll_once();
         longest = longest.max(call.elapsed());
-        is_done |= !done.is_empty();
+        is_done |= done.contains(&(members[0], Stage::SumBG2));
         if all.device.aborted.len() + 1 < members.len() {
             all.device.wait();
         }
@@ -344,6 +342,8 @@ fn aborting_behind_the_last_sum_does_not_wait_for_it() {
     if !is_done {
         all.finish(&members[..1], Stage::SumBG2);
     }
+    all.device.aborted.sort();
+    assert_eq!(all.device.aborted, members[1..]);
     all.assemble(&members[..1], "beside three that were aborted");
 }
 
@@ -355,23 +355,32 @@ fn a_pass_without_memory_fails_for_each_member_and_leaves_nothing() {
     let case = Case::with_witnesses(Synthetic::new(40_000, Values::Random), MEMBERS.into());
     let members = lanes(MEMBERS);
     let mut all = Members::new(Bare::open(&sharing_factory(MEMBERS)), &case, QuerySet::SHAPE);
+    // Not even the scalars of one witness find room; or not the sums of all.
+    let [_, of_a_small_one] = plans(&Case::new(Synthetic::new(100, Values::Bits)), QuerySet::SHAPE, 1);
     let [_, of_one] = plans(&case, QuerySet::SHAPE, 1);
     let [roomy, tight] = plans(&case, QuerySet::SHAPE, MEMBERS);
-    assert!(of_one.peak_bytes() < tight.peak_bytes());
-    all.park(&members);
-    all.device.backend.begin_pass(&members, &of_one);
-    // Whether it has failed is not said yet: the stages are taken, and dropped with the others.
-    all.enqueue(&members, Stage::SumL);
-    while all.device.failed.len() < members.len() {
-        assert_eq!(all.device.poll(), []);
+    for (too_small, fails_at_once) in [(of_a_small_one, true), (of_one, false)] {
+        all.park(&members);
+        all.device.backend.begin_pass(&members, &too_small);
+        let failed_in = PASS_QUERIES.map(Query::stage).into_iter().find(|stage| {
+            // A failure that is not said yet: the stage is taken, and dropped with the others.
+            all.enqueue(&members, *stage);
+            let mut num_done = 0;
+            while num_done < members.len() && all.device.failed.len() < members.len() {
+                num_done += all.device.poll().len();
+            }
+            !all.device.failed.is_empty()
+        });
+        let mut failed = std::mem::take(&mut all.device.failed);
+        failed.sort_by_key(|(lane, ..)| *lane);
+        assert_eq!(failed.iter().map(|(lane, ..)| *lane).collect::<Vec<_>>(), members);
+        for (_, stage, error) in failed {
+            assert_eq!(Some(stage), failed_in);
+            assert!(!fails_at_once || stage == Stage::SumL, "{stage}");
+            assert!(matches!(error, DeviceError::OutOfVram { .. }), "{error:?}");
+        }
+        all.assert_nothing_is_left();
     }
-    let mut failed = std::mem::take(&mut all.device.failed);
-    failed.sort_by_key(|(lane, ..)| *lane);
-    for (lane, (failed, stage, error)) in members.iter().zip(&failed) {
-        assert_eq!((failed, stage), (lane, &Stage::SumL));
-        assert!(matches!(error, DeviceError::OutOfVram { .. }), "{error:?}");
-    }
-    all.assert_nothing_is_left();
     for pass in [tight, roomy] {
         all.run_pass(&members, &pass);
     }
