@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::ahead::Ahead;
 use super::partition::{HostSide, Partition, PassWork, Report};
 use super::sum::WindowSum;
 use super::{device_error, Shared};
@@ -26,6 +27,8 @@ pub struct Lane {
 pub struct Streams {
     pub compute: Stream,
     pub copies: Stream,
+    /// What `compute` holds of sums.
+    pub ahead: Ahead,
     /// Of a critical lane: first in every queue.
     pub is_urgent: bool,
     /// Counts on `compute`.
@@ -100,6 +103,7 @@ impl Lane {
             rows: RowChecker::new(&compute)?,
             compute,
             copies: Stream::new(context, priority)?,
+            ahead: Ahead::default(),
             is_urgent: priority == Priority::High,
         };
         Ok(Self { index, streams, state: State::Empty, run: 0 })

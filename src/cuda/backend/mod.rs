@@ -10,13 +10,15 @@
 //! evaluate   enqueued (spmv.rs) if the shape is resident by plan,
 //!            else driven: row values by the host                  witness (+ packed) + 2 n
 //! quotient   enqueued (quotient.rs)                               witness + 3 n + tables
-//! sum_x      enqueued if resident, else driven in chunks (msm.rs) witness (+ quotient) + buckets, entries, chunks
+//! sum_x      driven in chunks (msm.rs): as they are copied, and as
+//!            the stream has room for launches (ahead.rs)          witness (+ quotient) + buckets, entries, chunks
 //! assemble   driven: window sums to a proof, on a host thread     -
 //! ```
 //!
 //! Partitions that share a pass over streamed queries have the stages sum_l to sum_b_g2 together, in a stream of the pass's
 //! own (`pass.rs`); before and after it each is in its lane.
 
+mod ahead;
 mod factory;
 mod lane;
 mod partition;

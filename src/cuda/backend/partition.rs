@@ -15,7 +15,7 @@ use self::passes::Standing;
 use self::rows::Packed;
 use super::lane::{Leftover, Streams};
 use super::sources::{ValueKind, Values, VariableIndices};
-use super::sum::{launch_resident_sum, StreamedSum, SumInputs, WindowSum};
+use super::sum::{DrivenSum, SumInputs, WindowSum};
 use super::{Shared, SharedBuffer};
 use crate::backend::{BackendEvent, FinishedProof, LaneIndex, PartitionWork, Stage};
 use crate::cuda::msm::WindowSums;
@@ -101,7 +101,7 @@ enum Driven {
     },
     Sum {
         begun: Event,
-        sum: Box<StreamedSum>,
+        sum: Box<DrivenSum>,
     },
     Assemble {
         begun: Instant,
@@ -340,7 +340,7 @@ impl Partition {
                 Ok(None)
             }
             Driven::Sum { begun, mut sum } => {
-                if !sum.drive(streams, &mut shared.stager)? {
+                if !sum.drive(streams, shared)? {
                     return Ok(Some(Driven::Sum { begun, sum }));
                 }
                 let (query, windows) = sum.finish()?;
@@ -440,19 +440,16 @@ impl Partition {
         if query == Query::BG2 {
             self.witness = None; // the last sum has it
         }
-        if self.plan.sum(query).streamed {
-            let ticket_of = |ticket: &Ticket| self.tickets.push(ticket.clone());
-            let sum = StreamedSum::begin(inputs, streams, &self.reservation, shared, ticket_of)?;
-            self.driven = Some(Driven::Sum { begun, sum: Box::new(sum) });
-            return Ok(());
-        }
-        let buffers = shared
-            .residents
-            .get(circuit, query)
-            .ok_or_else(|| missing("a query that is resident by plan"))?;
-        let windows = launch_resident_sum(inputs, &buffers, streams, &self.reservation, &shared.msm)?;
-        self.keep_sum(query, windows);
-        self.mark(query.stage(), Begun::Device(begun), streams, shared)
+        let resident = if self.plan.sum(query).streamed {
+            None
+        } else {
+            let buffers = shared.residents.get(circuit, query);
+            Some(buffers.ok_or_else(|| missing("a query that is resident by plan"))?)
+        };
+        let track = |ticket: &Ticket| self.tickets.push(ticket.clone());
+        let sum = DrivenSum::begin(inputs, resident, streams, &self.reservation, shared, track)?;
+        self.driven = Some(Driven::Sum { begun, sum: Box::new(sum) });
+        Ok(())
     }
 
     fn keep_sum(&mut self, query: Query, windows: WindowSum) {

@@ -11,21 +11,21 @@
 //! All of it is in one stream, of passes alone: so buffers that members use in turns need no events, and what a member leaves
 //! behind when it is aborted is freed in that stream's order. Memory is charged to the pass's reservation, to the byte as planned.
 //!
-//! No more is put into the stream than the driver queues ([`MAX_LAUNCHES_AHEAD`]): the members of a chunk get their turns over
+//! No more is put into the stream than the driver queues ([`Ahead`]): the members of a chunk get their turns over
 //! several polls, as the device gets on.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use blst::blst_fr;
 
+use super::ahead::Ahead;
 use super::lane::{Lane, Leftover};
 use super::partition::PassWork;
-use super::resident::{QueryBuffers, TargetMemory};
+use super::resident::TargetMemory;
 use super::sources::{ValueKind, Values, VariableIndices};
-use super::sum::{Arrived, Chunks, OpenSum, SumInputs, WindowSum};
+use super::sum::{Arrived, Chunks, OpenSum, SumInputs, SumPoints, WindowSum};
 use super::{new_target, Shared, SharedBuffer};
 use crate::backend::{BackendWaker, LaneIndex, Stage};
 use crate::cuda::memory::CopyTarget;
@@ -37,11 +37,6 @@ use crate::ids::CircuitId;
 use crate::policy::plan::Query;
 use crate::policy::shared_pass::PassPlan;
 
-/// Launches, fills and copies that may be in the stream of passes ahead of the device. The driver queues about a thousand of
-/// a stream; the next one waits for the device inside its call, and with it the actor. The sixteen members of one chunk have
-/// more than three hundred. Half a thousand are several additions, of milliseconds each: the device never waits for the
-/// actor. It is also the most that one poll launches, in about two milliseconds, where the device is as fast as that.
-const MAX_LAUNCHES_AHEAD: u64 = 512;
 /// Of a member's turn besides its addition: two for its scalars, an event and a host function behind it.
 const LAUNCHES_PER_TURN: u64 = 4;
 /// Of a query's beginning: memory that members have in common, and chunks.
@@ -58,14 +53,6 @@ pub struct PassStreams {
     ahead: Rc<RefCell<Ahead>>,
 }
 
-/// What is in a stream and the device has not passed, as far as it was [marked](PassStreams::mark).
-#[derive(Default)]
-struct Ahead {
-    /// Ends, and launches before each since the one before.
-    marks: VecDeque<(Rc<Event>, u64)>,
-    num_launches: u64,
-}
-
 impl PassStreams {
     pub fn new(context: &Context, waker: &BackendWaker) -> Result<Self, CudaError> {
         Ok(Self {
@@ -76,37 +63,14 @@ impl PassStreams {
         })
     }
 
-    /// Marks the end of so many launches; the actor is woken when the device has passed it.
+    /// As [`Ahead::mark`].
     fn mark(&self, num_launches: u64) -> Result<Rc<Event>, CudaError> {
-        let end = Rc::new(self.compute.mark(&self.waker)?);
-        let mut ahead = self.ahead.borrow_mut();
-        ahead.marks.push_back((Rc::clone(&end), num_launches));
-        ahead.num_launches += num_launches;
-        Ok(end)
+        self.ahead.borrow_mut().mark(&self.compute, &self.waker, num_launches)
     }
 
-    /// Strikes off what the device has passed. Once in a poll: what it passes meanwhile is for the next one, for which its
-    /// marks wake the actor.
-    ///
-    /// # Errors
-    /// The first failure of what was launched.
-    fn strike_off_passed(&self) -> Result<(), CudaError> {
-        let mut ahead = self.ahead.borrow_mut();
-        while let Some((end, num_passed)) = ahead.marks.front() {
-            if !end.is_done()? {
-                break;
-            }
-            ahead.num_launches -= *num_passed;
-            ahead.marks.pop_front();
-        }
-        Ok(())
-    }
-
-    /// Whether so many launches may be put into the stream now. If not, the actor is woken when it may ask again.
+    /// As [`Ahead::has_room`].
     fn have_room(&self, num_launches: u64) -> bool {
-        let ahead = self.ahead.borrow();
-        // What is more than that all by itself is launched in a stream that is empty.
-        ahead.marks.is_empty() || ahead.num_launches + num_launches <= MAX_LAUNCHES_AHEAD
+        self.ahead.borrow().has_room(num_launches)
     }
 
     /// The end of what was given to the stream; none if it cannot be marked, since then the context is lost.
@@ -167,17 +131,8 @@ struct Packed {
 /// The query that is summed up now.
 struct Current {
     inputs: SumInputs,
-    points: PassPoints,
+    points: SumPoints,
     begun: Rc<Event>,
-}
-
-enum PassPoints {
-    Resident {
-        buffers: QueryBuffers,
-        /// Points that are added.
-        num_added: usize,
-    },
-    Streamed(Chunks),
 }
 
 /// A failure of all members, and the stage it belongs to.
@@ -277,7 +232,7 @@ impl Pass {
         if self.is_over() || !self.uploads.is_done() {
             return Ok(());
         }
-        self.streams.strike_off_passed().map_err(|error| (self.stage(lanes), error))?;
+        self.streams.ahead.borrow_mut().strike_off_passed().map_err(|error| (self.stage(lanes), error))?;
         while !self.is_over() {
             let Some(mut current) = self.current.take() else {
                 let Some(stage) = self.next_stage(lanes) else { return Ok(()) };
@@ -360,11 +315,11 @@ impl Pass {
             let memory = TargetMemory { reservation, compute: &streams.compute };
             tickets.clear();
             let track = |ticket: &Ticket| tickets.push(ticket.clone());
-            PassPoints::Streamed(Chunks::begin(&inputs, &memory, &streams.copies, &mut shared.stager, track)?)
+            SumPoints::Streamed(Chunks::begin(&inputs, &memory, &streams.copies, &mut shared.stager, track)?)
         } else {
             let resident = shared.residents.get(&self.circuit, query);
             let buffers = resident.ok_or_else(|| missing("a query that is resident by plan"))?;
-            PassPoints::Resident { buffers, num_added: 0 }
+            SumPoints::Resident { buffers, num_added: 0 }
         };
         streams.mark(num_launches)?;
         Ok(Some(Current { inputs, points, begun }))
@@ -377,28 +332,13 @@ impl Pass {
         let inputs = &*inputs;
         let Shared { stager, spmv, .. } = shared;
         let spmv = &*spmv;
-        match points {
-            PassPoints::Streamed(chunks) => {
-                while let Some(Arrived { buffers, start, length }) = chunks.arrived() {
-                    if !members.add(inputs, spmv, streams, buffers, (0, start, length))? {
-                        return Ok(false);
-                    }
-                    chunks.pass_on(inputs, &streams.compute, &streams.copies, stager)?;
-                }
-                Ok(chunks.are_added())
+        while let Some(arrived) = points.arrived(inputs) {
+            if !members.add(inputs, spmv, streams, &arrived)? {
+                return Ok(false);
             }
-            PassPoints::Resident { buffers, num_added } => {
-                let num_points = inputs.num_points();
-                while *num_added < num_points {
-                    let (start, length) = (*num_added, inputs.chunk_points().min(num_points - *num_added));
-                    if !members.add(inputs, spmv, streams, buffers, (start, start, length))? {
-                        return Ok(false);
-                    }
-                    *num_added += length;
-                }
-                Ok(true)
-            }
+            points.pass_on(inputs, &streams.compute, &streams.copies, stager)?;
         }
+        Ok(points.are_added(inputs))
     }
 
     fn launches_to_close(&self, current: &Current) -> u64 {
@@ -463,15 +403,13 @@ impl Pass {
 }
 
 impl Members {
-    /// Adds points of the query to the sums that do not have them yet: of `(offset, start, length)`, those that lie in
-    /// `buffers` from `offset` on. `false`: the stream has no room for the next member's turn yet.
+    /// Adds a chunk to the sums that do not have it yet. `false`: the stream has no room for the next member's turn yet.
     fn add(
         &mut self,
         inputs: &SumInputs,
         spmv: &SpmvKernels,
         streams: &PassStreams,
-        buffers: &QueryBuffers,
-        (offset, start, length): (usize, usize, usize),
+        arrived: &Arrived<'_>,
     ) -> Result<bool, CudaError> {
         let num_launches = LAUNCHES_PER_TURN + inputs.plan.msm(inputs.query).launches_per_chunk();
         while let Some(index) = self.next_turn() {
@@ -481,7 +419,7 @@ impl Members {
             self.expand(index, spmv, &streams.compute)?;
             let member = &mut self.list[index];
             let sum = member.sum.as_mut().ok_or_else(|| missing("a member's sum"))?;
-            inputs.add(sum, buffers, offset, start, length)?;
+            inputs.add(sum, arrived)?;
             member.has_chunk = true;
             streams.mark(num_launches)?;
         }

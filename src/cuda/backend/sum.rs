@@ -30,7 +30,7 @@ pub struct SumInputs {
     pub is_urgent: bool,
 }
 
-/// A sum that is in the stream.
+/// A sum that is wholly in the stream.
 pub enum WindowSum {
     G1(WindowSums<blst_p1_affine>),
     G2(WindowSums<blst_p2_affine>),
@@ -82,15 +82,9 @@ impl SumInputs {
         (0..num_sums).map(open).collect()
     }
 
-    /// Adds points `start..start + length` of the query, which lie in `buffers` from `offset` on.
-    pub fn add(
-        &self,
-        sum: &mut OpenSum,
-        buffers: &QueryBuffers,
-        offset: usize,
-        start: usize,
-        length: usize,
-    ) -> Result<(), CudaError> {
+    /// Adds points of the query to one sum.
+    pub fn add(&self, sum: &mut OpenSum, arrived: &Arrived<'_>) -> Result<(), CudaError> {
+        let &Arrived { buffers, offset, start, length } = arrived;
         let index = match &buffers.indices {
             Some(indices) => Some(indices.part(offset, length)?),
             None => None,
@@ -123,34 +117,75 @@ impl OpenSum {
     }
 }
 
-/// Puts a whole sum into the stream. All its points are on the device.
-pub fn launch_resident_sum(
-    inputs: SumInputs,
-    buffers: &QueryBuffers,
-    streams: &Streams,
-    reservation: &Reservation,
-    msm: &MsmKernels,
-) -> Result<WindowSum, CudaError> {
-    let mut sum = inputs.open(streams, reservation, msm)?;
-    let num_points = inputs.num_points();
-    let chunk_points = inputs.chunk_points();
-    for start in (0..num_points).step_by(chunk_points) {
-        inputs.add(&mut sum, buffers, start, start, chunk_points.min(num_points - start))?;
-    }
-    sum.finish()
+/// Points that are on the device: so many from the query's `start`-th on, which lie in the buffers from `offset` on.
+pub struct Arrived<'c> {
+    pub buffers: &'c QueryBuffers,
+    pub offset: usize,
+    pub start: usize,
+    pub length: usize,
 }
 
-/// A sum whose points are copied chunk by chunk.
-pub struct StreamedSum {
+/// Where the points of a sum are, and how many of them are added.
+pub enum SumPoints {
+    Resident { buffers: QueryBuffers, num_added: usize },
+    Streamed(Chunks),
+}
+
+impl SumPoints {
+    /// The chunk that is to be added next, if it is on the device.
+    pub fn arrived(&self, inputs: &SumInputs) -> Option<Arrived<'_>> {
+        match self {
+            Self::Resident { buffers, num_added } => {
+                let (offset, start) = (*num_added, *num_added);
+                let length = inputs.chunk_points().min(inputs.num_points() - start);
+                (length > 0).then_some(Arrived { buffers, offset, start, length })
+            }
+            Self::Streamed(chunks) => chunks.arrived(),
+        }
+    }
+
+    /// What has [arrived](Self::arrived) is being added by launches in `compute`.
+    pub fn pass_on(
+        &mut self,
+        inputs: &SumInputs,
+        compute: &Stream,
+        copies: &Stream,
+        stager: &mut Stager,
+    ) -> Result<(), CudaError> {
+        match self {
+            Self::Resident { num_added, .. } => {
+                *num_added = inputs.num_points().min(*num_added + inputs.chunk_points());
+                Ok(())
+            }
+            Self::Streamed(chunks) => chunks.pass_on(inputs, compute, copies, stager),
+        }
+    }
+
+    /// Whether launches that add them are in the stream for all points.
+    pub fn are_added(&self, inputs: &SumInputs) -> bool {
+        match self {
+            Self::Resident { num_added, .. } => *num_added == inputs.num_points(),
+            Self::Streamed(chunks) => chunks.are_added(),
+        }
+    }
+}
+
+/// A partition's own sum: chunk by chunk, as its points arrive and the stream has room.
+pub struct DrivenSum {
     inputs: SumInputs,
     sum: OpenSum,
-    chunks: Chunks,
+    points: SumPoints,
 }
 
-impl StreamedSum {
-    /// Allocates the chunks and starts filling them. `track` is told of every ticket.
+/// Of a chunk besides its addition: two marks, each an event and a host function.
+const LAUNCHES_PER_MARKS: u64 = 4;
+
+impl DrivenSum {
+    /// `resident`: the points, where they are on the device. Else allocates chunks and starts filling them; `track` is told
+    /// of every ticket.
     pub fn begin(
         inputs: SumInputs,
+        resident: Option<QueryBuffers>,
         streams: &Streams,
         reservation: &Reservation,
         shared: &mut Shared,
@@ -158,22 +193,37 @@ impl StreamedSum {
     ) -> Result<Self, CudaError> {
         let sum = inputs.open(streams, reservation, &shared.msm)?;
         let memory = TargetMemory { reservation, compute: &streams.compute };
-        let chunks = Chunks::begin(&inputs, &memory, &streams.copies, &mut shared.stager, track)?;
-        Ok(Self { inputs, sum, chunks })
+        let points = match resident {
+            Some(buffers) => SumPoints::Resident { buffers, num_added: 0 },
+            None => {
+                let stager = &mut shared.stager;
+                SumPoints::Streamed(Chunks::begin(&inputs, &memory, &streams.copies, stager, track)?)
+            }
+        };
+        Ok(Self { inputs, sum, points })
     }
 
     pub fn query(&self) -> Query {
         self.inputs.query
     }
 
-    /// Adds every chunk that has arrived and starts filling it again; `true` when all points are added.
-    pub fn drive(&mut self, streams: &Streams, stager: &mut Stager) -> Result<bool, CudaError> {
-        let Self { inputs, sum, chunks } = self;
-        while let Some(Arrived { buffers, start, length }) = chunks.arrived() {
-            inputs.add(sum, buffers, 0, start, length)?;
-            chunks.pass_on(inputs, &streams.compute, &streams.copies, stager)?;
+    /// Adds what has arrived, as far as the stream has room; `true` when all points are added, and the rest of the sum has
+    /// room as well.
+    pub fn drive(&mut self, streams: &mut Streams, shared: &mut Shared) -> Result<bool, CudaError> {
+        let Self { inputs, sum, points } = self;
+        let Streams { compute, copies, ahead, .. } = streams;
+        let msm = inputs.plan.msm(inputs.query);
+        let num_launches = LAUNCHES_PER_MARKS + msm.launches_per_chunk();
+        ahead.strike_off_passed()?;
+        while let Some(arrived) = points.arrived(inputs) {
+            if !ahead.has_room(num_launches) {
+                return Ok(false);
+            }
+            inputs.add(sum, &arrived)?;
+            points.pass_on(inputs, compute, copies, &mut shared.stager)?;
+            ahead.mark(compute, &shared.waker, num_launches)?;
         }
-        Ok(chunks.are_added())
+        Ok(points.are_added(inputs) && ahead.has_room(msm.launches_at_end()))
     }
 
     /// Puts the rest of the sum into the stream.
@@ -198,13 +248,6 @@ struct Chunk {
     ticket: Ticket,
     /// First point and number of points that it holds.
     range: (usize, usize),
-}
-
-/// Points that are on the device: so many from the query's `start`-th on, at the front of the buffers.
-pub struct Arrived<'c> {
-    pub buffers: &'c QueryBuffers,
-    pub start: usize,
-    pub length: usize,
 }
 
 impl Chunks {
@@ -253,7 +296,7 @@ impl Chunks {
     pub fn arrived(&self) -> Option<Arrived<'_>> {
         let chunk = self.chunks.get(self.turn).filter(|chunk| !self.are_added() && chunk.ticket.is_done())?;
         let (start, length) = chunk.range;
-        Some(Arrived { buffers: &chunk.buffers, start, length })
+        Some(Arrived { buffers: &chunk.buffers, offset: 0, start, length })
     }
 
     /// What has [arrived](Self::arrived) is being added by launches in `compute`; its buffers are filled again behind them.
