@@ -28,7 +28,7 @@ use super::{
 };
 use crate::policy::msm_plan::{MsmPlan, ACCUMULATE_THREADS, PAIR_THREADS};
 pub use points::CurvePoint;
-pub use sum::{MsmScratch, MsmSum};
+pub use sum::{launches_at_end, launches_per_chunk, MsmScratch, MsmSum};
 
 /// Pinned memory kept for results: about 18 KiB each.
 const IDLE_RESULT_BYTES: usize = 1 << 20;

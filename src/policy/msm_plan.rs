@@ -293,20 +293,6 @@ impl MsmPlan {
         (self.total_buckets() + 1).div_ceil(SCAN_TILE)
     }
 
-    /// Launches, fills and copies with which a chunk is added, at most. The driver queues so many of them and no more.
-    pub fn launches_per_chunk(&self) -> u64 {
-        // The digits; then for partitions and for buckets a fill, the sizes, three steps of their sums, and the terms.
-        let sort = 1 + 2 * 6;
-        let levels = u64::from(self.affine_levels);
-        let merges = self.slot_lists(self.accumulate_blocks(self.max_terms(), u64::MAX)).len() as u64;
-        sort + 3 * levels + self.window_ranges().len() as u64 * (levels + 1 + merges)
-    }
-
-    /// Launches and copies that end a sum.
-    pub fn launches_at_end(&self) -> u64 {
-        u64::from(self.join_levels()) + 3
-    }
-
     pub fn bytes_by_use(&self) -> MsmBytes {
         let (sum_bytes, word) = (self.group.sum_bytes(), 4);
         let window_sums = u64::from(self.num_windows()) * self.group.window_sum_bytes();
@@ -421,14 +407,6 @@ mod tests {
             let bound = (0..level).fold(terms, |items, _| halved_items(items, buckets));
             prop_assert!(runs.iter().sum::<u64>() <= bound);
             prop_assert!(plan.max_halved(level + 1) <= plan.max_halved(level));
-        }
-
-        #[test]
-        fn a_chunk_is_added_by_few_launches(plan in any_plan()) {
-            let windows = u64::from(plan.num_windows());
-            prop_assert!(plan.launches_per_chunk() <= 13 + 18 + windows * 12);
-            prop_assert!(plan.affine_levels > 0 || plan.launches_per_chunk() <= 19, "{}", plan.launches_per_chunk());
-            prop_assert!(plan.launches_at_end() <= 24);
         }
 
         #[test]

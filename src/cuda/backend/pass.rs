@@ -29,6 +29,7 @@ use super::sum::{Arrived, Chunks, OpenSum, SumInputs, SumPoints, WindowSum};
 use super::{new_target, Shared, SharedBuffer};
 use crate::backend::{BackendWaker, LaneIndex, Stage};
 use crate::cuda::memory::CopyTarget;
+use crate::cuda::msm::{launches_at_end, launches_per_chunk};
 use crate::cuda::spmv::{DeviceShape, DeviceWitness, SpmvKernels};
 use crate::cuda::staging::{Stager, Ticket, Transfer};
 use crate::cuda::{Context, CudaError, Event, Priority, Reservation, Stream};
@@ -343,7 +344,7 @@ impl Pass {
 
     fn launches_to_close(&self, current: &Current) -> u64 {
         let SumInputs { query, plan, .. } = &current.inputs;
-        (plan.msm(*query).launches_at_end() + LAUNCHES_PER_MEMBER) * self.members.list.len() as u64
+        (launches_at_end(&plan.msm(*query)) + LAUNCHES_PER_MEMBER) * self.members.list.len() as u64
     }
 
     /// Puts the rest of the sums into the stream. What the stage had is freed before it ends there, and after the last one
@@ -411,7 +412,7 @@ impl Members {
         streams: &PassStreams,
         arrived: &Arrived<'_>,
     ) -> Result<bool, CudaError> {
-        let num_launches = LAUNCHES_PER_TURN + inputs.plan.msm(inputs.query).launches_per_chunk();
+        let num_launches = LAUNCHES_PER_TURN + launches_per_chunk(&inputs.plan.msm(inputs.query));
         while let Some(index) = self.next_turn() {
             if !streams.have_room(num_launches) {
                 return Ok(false);

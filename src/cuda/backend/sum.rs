@@ -9,7 +9,7 @@ use super::lane::Streams;
 use super::resident::{num_points, Points, QueryBuffers, QueryRange, Route, TargetMemory};
 use super::sources::VariableIndices;
 use super::{Shared, SharedBuffer};
-use crate::cuda::msm::{MsmKernels, MsmSum, Scalars, WindowSums};
+use crate::cuda::msm::{launches_at_end, launches_per_chunk, MsmKernels, MsmSum, Scalars, WindowSums};
 use crate::cuda::staging::{Stager, Ticket};
 use crate::cuda::{CudaError, DeviceBuffer, Event, Reservation, Stream};
 use crate::groth16::srs::QuotientBasis;
@@ -213,7 +213,7 @@ impl DrivenSum {
         let Self { inputs, sum, points } = self;
         let Streams { compute, copies, ahead, .. } = streams;
         let msm = inputs.plan.msm(inputs.query);
-        let num_launches = LAUNCHES_PER_MARKS + msm.launches_per_chunk();
+        let num_launches = LAUNCHES_PER_MARKS + launches_per_chunk(&msm);
         ahead.strike_off_passed()?;
         while let Some(arrived) = points.arrived(inputs) {
             if !ahead.has_room(num_launches) {
@@ -226,7 +226,7 @@ impl DrivenSum {
                 ahead.mark(compute, &shared.waker, num_launches)?;
             }
         }
-        Ok(points.are_added(inputs) && ahead.has_room(msm.launches_at_end()))
+        Ok(points.are_added(inputs) && ahead.has_room(launches_at_end(&msm)))
     }
 
     /// Puts the rest of the sum into the stream.

@@ -94,6 +94,20 @@ pub struct MsmSum<P: CurvePoint> {
     _points: PhantomData<P>,
 }
 
+/// Launches, fills and copies with which [`MsmSum::add`] adds a chunk, at most. The driver queues so many of them and no more.
+pub fn launches_per_chunk(plan: &MsmPlan) -> u64 {
+    // The digits; then for partitions and for buckets a fill, the sizes, three steps of their sums, and the terms.
+    let sort = 1 + 2 * 6;
+    let levels = u64::from(plan.affine_levels);
+    let merges = plan.slot_lists(plan.accumulate_blocks(plan.max_terms(), u64::MAX)).len() as u64;
+    sort + 3 * levels + plan.window_ranges().len() as u64 * (levels + 1 + merges)
+}
+
+/// Those with which [`MsmSum::finish`] ends a sum.
+pub fn launches_at_end(plan: &MsmPlan) -> u64 {
+    u64::from(plan.join_levels()) + 3
+}
+
 pub(super) fn shape(blocks: u64, threads_per_block: u32) -> LaunchShape {
     let blocks = u32::try_from(blocks).expect("a possible plan has fewer than 2^31 blocks");
     LaunchShape { blocks, threads_per_block, shared_bytes: 0 }
@@ -308,5 +322,25 @@ impl<P: CurvePoint> MsmSum<P> {
         let shape = shape(plan.num_windows().into(), MAX_PARTS);
         // SAFETY: the kernel's arguments. The nodes left are those of the windows, two for each wide one.
         unsafe { kernels.finish.launch(&self.stream, shape, arguments) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::msm_plan::MIN_WINDOW_BITS;
+
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_added_by_few_launches() {
+        for group in [Group::G1, Group::G2] {
+            for (points_log2, window_bits) in [(0, MIN_WINDOW_BITS), (10, 10), (20, 16), (24, 20), (26, 23)] {
+                let plan = MsmPlan::new(group, 1 << points_log2, window_bits);
+                let windows = u64::from(plan.num_windows());
+                assert!((15..=18).contains(&launches_per_chunk(&plan.without_affine())), "{plan:?}");
+                assert!(launches_per_chunk(&plan) <= 13 + 18 + 11 * windows, "{plan:?}");
+                assert!((3..=24).contains(&launches_at_end(&plan)), "{plan:?}");
+            }
+        }
     }
 }
