@@ -6,6 +6,7 @@ mod common;
 #[path = "gpu_proof/passes.rs"]
 mod passes;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use common::synthetic::{Synthetic, Values, ALL_VALUES};
 use crossbeam_channel::Receiver;
 use cuzk::actors::gpu_device::{DeviceConfig, DeviceSpawner, FactorySpawner};
 use cuzk::backend::{
-    BackendEvent, BackendFactory, BackendWaker, DeviceBackend, LaneIndex, PartitionWork, Stage,
+    BackendEvent, BackendFactory, BackendWaker, DeviceBackend, FinishedProof, LaneIndex, PartitionWork, Stage,
 };
 use cuzk::cuda::backend::{select_devices, CudaBackend, CudaFactory};
 use cuzk::error::{DeviceError, SynthesisError};
@@ -27,7 +28,8 @@ use cuzk::ids::{CircuitId, JobId, PartitionIndex, WorkRef};
 use cuzk::messages::device::{EvictSrs, LaneKind, PartitionProved};
 use cuzk::messages::job::Priority;
 use cuzk::policy::plan::{
-    least_budget_bytes, plan, plan_with_resident, Evaluation, Query, QuerySet, ShapeSummary, SrsSummary,
+    least_budget_bytes, plan, plan_with_resident, Evaluation, ProvePlan, Query, QuerySet, ShapeSummary,
+    SrsSummary,
 };
 use ff::Field;
 use rand_chacha::ChaCha20Rng;
@@ -50,26 +52,51 @@ fn factories() -> Vec<CudaFactory> {
     select_devices(&[], LANES).expect("these tests need a GPU and a build with kernels")
 }
 
+/// How much of the first device's memory is in use, whoever asks: by a context that is there to look from.
+fn used_bytes_of_device() -> impl Fn() -> u64 {
+    let device = cuzk::cuda::devices().expect("a driver").swap_remove(0);
+    let context = cuzk::cuda::Context::new(&device).expect("a context to look from");
+    move || {
+        let (free, total) = context.memory_info().expect("the device answers");
+        total - free
+    }
+}
+
 fn spawner() -> Arc<dyn DeviceSpawner> {
     FactorySpawner::boxed(factories().swap_remove(0))
 }
 
-/// A circuit, its key and one witness.
+/// A circuit, its key and witnesses: at least one.
 struct Case {
     name: CircuitId,
     shape: Arc<R1csShape>,
     srs: Arc<Srs>,
-    witness: Arc<PackedWitness>,
+    witnesses: Vec<Arc<PackedWitness>>,
+    /// The CPU's proofs, as far as they were asked for.
+    proofs: Mutex<BTreeMap<u32, Proof>>,
 }
 
 impl Case {
     fn new(circuit: Synthetic) -> Self {
+        Self::with_witnesses(circuit, 1)
+    }
+
+    /// Partition `index` has witness `index` modulo `num_witnesses`.
+    fn with_witnesses(circuit: Synthetic, num_witnesses: u64) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(circuit.num_constraints as u64);
         let shape = R1csShape::record(circuit.clone()).expect("the circuit is fixed");
         let srs = generate_srs(&shape, &mut rng).expect("the circuit has a key");
         let name = CircuitId::new(format!("{}-{:?}", circuit.num_constraints, circuit.values));
-        let witness = PackedWitness::synthesize(circuit, &shape).expect("the circuit is satisfied");
-        Self { name, shape: Arc::new(shape), srs: Arc::new(srs), witness: Arc::new(witness) }
+        let witness_of = |witness| {
+            let circuit = Synthetic { witness, ..circuit.clone() };
+            Arc::new(PackedWitness::synthesize(circuit, &shape).expect("the circuit is satisfied"))
+        };
+        let witnesses = (0..num_witnesses).map(witness_of).collect();
+        Self { name, shape: Arc::new(shape), srs: Arc::new(srs), witnesses, proofs: Mutex::default() }
+    }
+
+    fn witness(&self, index: u32) -> &Arc<PackedWitness> {
+        &self.witnesses[index as usize % self.witnesses.len()]
     }
 
     /// The same circuit with its key folded. The proofs are the same.
@@ -92,7 +119,8 @@ impl Case {
             name: CircuitId::new(format!("{}-folded", self.name)),
             shape: Arc::clone(&self.shape),
             srs: Arc::new(fold.apply(srs)),
-            witness: Arc::clone(&self.witness),
+            witnesses: self.witnesses.clone(),
+            proofs: Mutex::default(),
         }
     }
 
@@ -103,13 +131,15 @@ impl Case {
             circuit: self.name.clone(),
             shape: Arc::clone(&self.shape),
             srs: Arc::clone(&self.srs),
-            witness: Arc::clone(&self.witness),
+            witness: Arc::clone(self.witness(index)),
             blinding: blinding(index),
         }
     }
 
     fn expected(&self, index: u32) -> Proof {
-        prover::prove(&self.srs, &self.shape, &self.witness, &blinding(index)).expect("the key fits")
+        let prove = || prover::prove(&self.srs, &self.shape, self.witness(index), &blinding(index));
+        let mut proofs = self.proofs.lock().expect("no test goes on behind a panic");
+        proofs.entry(index).or_insert_with(|| prove().expect("the key fits")).clone()
     }
 
     fn summaries(&self) -> (ShapeSummary, SrsSummary) {
@@ -279,12 +309,7 @@ fn b10_b17_device_memory_stays_flat_and_is_given_back() {
         let (num_constraints, num_proofs) = if large() { (1 << 20, 50) } else { (1 << 14, 20) };
         let case = Case::new(Synthetic::new(num_constraints, Values::Bits));
         let expected = case.expected(0);
-        let device = cuzk::cuda::devices().expect("a driver").swap_remove(0);
-        let context = cuzk::cuda::Context::new(&device).expect("a context to look from");
-        let used_bytes = || {
-            let (free, total) = context.memory_info().expect("the device answers");
-            total - free
-        };
+        let used_bytes = used_bytes_of_device();
         let mut rig = DeviceRig::ready(&spawner(), with_budget(None)).await;
         let before = used_bytes();
         let mut after_third = 0;
@@ -323,10 +348,6 @@ fn partly_resident_keys_give_the_same_bytes() {
 
 fn check_every_resident_set(case: &Case, expected: Proof) {
     let (shape, srs) = case.summaries();
-    let (woke, wakes) = crossbeam_channel::unbounded();
-    let waker: BackendWaker = Arc::new(move || {
-        let _ = woke.send(());
-    });
     for kept in 0..64u32 {
         let resident = Query::ALL
             .into_iter()
@@ -337,46 +358,87 @@ fn check_every_resident_set(case: &Case, expected: Proof) {
         let resident = if shape_too { resident.union(QuerySet::SHAPE) } else { resident };
         let plan = plan_with_resident(&shape, &srs, resident, GIB).expect("there is room");
         assert_eq!(plan.evaluation == Evaluation::Device, shape_too);
-        let mut backend = factories().swap_remove(0).open(Arc::clone(&waker)).expect("a GPU");
-        let lane = LaneIndex(0);
-        backend.begin(lane, case.work(0), &plan).expect("the lane is empty");
-        for stage in Stage::ALL {
-            run_stage(&mut backend, lane, stage, &wakes).expect("no stage fails");
-        }
-        assert_eq!(backend.take_proof(lane).expect("it is done").proof, expected, "resident: {kept:06b}");
-        assert_eq!(backend.resident(&case.name), resident);
+        let mut device = Bare::open(&factories()[0]);
+        let proof = device.prove(LaneIndex(0), case.work(0), &plan).proof;
+        assert_eq!(proof, expected, "resident: {kept:06b}");
+        assert_eq!(device.backend.resident(&case.name), resident);
     }
 }
 
-/// One stage, with no other in flight.
-fn run_stage(
-    backend: &mut CudaBackend,
-    lane: LaneIndex,
-    stage: Stage,
-    wakes: &Receiver<()>,
-) -> Result<(), DeviceError> {
-    backend.enqueue(lane, stage).expect("it can be enqueued");
-    loop {
-        // One stage is in flight, so there is one event at most.
-        match backend.poll().pop() {
-            Some(BackendEvent::StageDone { stage: done, .. }) if done == stage => return Ok(()),
-            Some(BackendEvent::StageFailed { stage: failed, error, .. }) if failed == stage => {
-                return Err(error)
+/// A device without an actor, so that what is in which stage depends on no time. Nobody asks it by and by: it has to wake.
+struct Bare {
+    backend: CudaBackend,
+    wakes: Receiver<()>,
+    failed: Vec<(LaneIndex, Stage, DeviceError)>,
+    aborted: Vec<LaneIndex>,
+}
+
+impl Bare {
+    fn open(factory: &CudaFactory) -> Self {
+        let (woke, wakes) = crossbeam_channel::unbounded();
+        let waker: BackendWaker = Arc::new(move || {
+            let _ = woke.send(());
+        });
+        let backend = factory.open(waker).expect("a GPU");
+        Self { backend, wakes, failed: Vec::new(), aborted: Vec::new() }
+    }
+
+    /// One poll, and the stages that it says are done.
+    fn poll_once(&mut self) -> Vec<(LaneIndex, Stage)> {
+        let mut done = Vec::new();
+        for event in self.backend.poll() {
+            match event {
+                BackendEvent::StageDone { lane, stage, .. } => done.push((lane, stage)),
+                BackendEvent::StageFailed { lane, stage, error } => self.failed.push((lane, stage, error)),
+                BackendEvent::Aborted { lane } => self.aborted.push(lane),
             }
-            Some(other) => panic!("{other:?}"),
-            None => {
-                let _ = wakes.recv_timeout(Duration::from_millis(100));
+        }
+        done
+    }
+
+    /// Waits for a wake-up; takes those with it that came before, as the actor does.
+    fn wait(&self) {
+        self.wakes.recv_timeout(Duration::from_secs(60)).expect("whoever is to poll is woken");
+        self.wakes.try_iter().for_each(drop);
+    }
+
+    /// The stages that are done by the next poll of which anything is heard.
+    fn poll(&mut self) -> Vec<(LaneIndex, Stage)> {
+        loop {
+            let heard = (self.failed.len(), self.aborted.len());
+            let done = self.poll_once();
+            if !done.is_empty() || heard != (self.failed.len(), self.aborted.len()) {
+                return done;
+            }
+            self.wait();
+        }
+    }
+
+    /// One stage, with no other in flight.
+    fn run(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError> {
+        self.backend.enqueue(lane, stage).expect("it can be enqueued");
+        loop {
+            let done = self.poll();
+            if let Some((failed, at, error)) = self.failed.pop() {
+                assert_eq!((failed, at), (lane, stage), "{error}");
+                return Err(error);
+            }
+            if !done.is_empty() {
+                assert_eq!(done, [(lane, stage)]);
+                return Ok(());
             }
         }
     }
-}
 
-fn opened() -> (CudaBackend, Receiver<()>) {
-    let (woke, wakes) = crossbeam_channel::unbounded();
-    let waker: BackendWaker = Arc::new(move || {
-        let _ = woke.send(());
-    });
-    (factories().swap_remove(0).open(waker).expect("a GPU"), wakes)
+    fn run_all(&mut self, lane: LaneIndex, stages: &[Stage]) {
+        stages.iter().for_each(|stage| self.run(lane, *stage).expect("no stage fails"));
+    }
+
+    fn prove(&mut self, lane: LaneIndex, work: PartitionWork, plan: &ProvePlan) -> FinishedProof {
+        self.backend.begin(lane, work, plan).expect("the lane is empty");
+        self.run_all(lane, &Stage::ALL);
+        self.backend.take_proof(lane).expect("it is done")
+    }
 }
 
 /// Both lanes evaluate from one shape; each stage holds what its plan says, and eviction gives the shape back.
@@ -387,7 +449,7 @@ fn lanes_share_the_resident_shape_and_hold_what_is_planned() {
     let (shape, srs) = case.summaries();
     let plan = plan_with_resident(&shape, &srs, QuerySet::SHAPE, GIB).expect("there is room");
     assert_eq!(plan.resident_bytes, shape.shape_bytes());
-    let (mut backend, wakes) = opened();
+    let mut device = Bare::open(&factories()[0]);
     let witness = 32 * (shape.num_inputs + shape.num_aux);
     let dense = shape.evaluation.expect("a shape that is known").num_dense;
     let packed = 32 * (shape.num_inputs + dense) + 8 * shape.num_aux.div_ceil(64);
@@ -395,23 +457,22 @@ fn lanes_share_the_resident_shape_and_hold_what_is_planned() {
     assert_eq!(plan.stage_bytes[Stage::Evaluate.index()], witness + packed + 2 * vector);
     let lanes = [LaneIndex(0), LaneIndex(1)];
     for (index, lane) in (0..).zip(lanes) {
-        backend.begin(lane, case.work(index), &plan).expect("the lane is empty");
-        let before = backend.memory_in_use_bytes();
-        run_stage(&mut backend, lane, Stage::Upload, &wakes).expect("it is uploaded");
+        device.backend.begin(lane, case.work(index), &plan).expect("the lane is empty");
+        let before = device.backend.memory_in_use_bytes();
+        device.run(lane, Stage::Upload).expect("it is uploaded");
         let shape_bytes = if index == 0 { plan.resident_bytes } else { 0 };
-        assert_eq!(backend.memory_in_use_bytes() - before, shape_bytes + witness + packed);
-        run_stage(&mut backend, lane, Stage::Evaluate, &wakes).expect("it is evaluated");
+        assert_eq!(device.backend.memory_in_use_bytes() - before, shape_bytes + witness + packed);
+        device.run(lane, Stage::Evaluate).expect("it is evaluated");
         // The scalars are made anew for the sums.
-        assert_eq!(backend.memory_in_use_bytes() - before, shape_bytes + packed + 2 * vector);
+        assert_eq!(device.backend.memory_in_use_bytes() - before, shape_bytes + packed + 2 * vector);
     }
     for (index, lane) in (0..).zip(lanes) {
-        for stage in &Stage::ALL[Stage::Quotient.index()..] {
-            run_stage(&mut backend, lane, *stage, &wakes).expect("no stage fails");
-        }
-        let finished = backend.take_proof(lane).expect("it is done");
+        device.run_all(lane, &Stage::ALL[Stage::Quotient.index()..]);
+        let finished = device.backend.take_proof(lane).expect("it is done");
         assert_eq!(finished.proof, case.expected(index));
         assert!(finished.memory_peak_bytes <= plan.work_peak_bytes());
     }
+    let Bare { mut backend, .. } = device;
     assert_eq!(backend.memory_in_use_bytes(), plan.resident_bytes);
     assert_eq!(backend.resident(&case.name), QuerySet::SHAPE);
     assert!(backend.evict_srs(&case.name));
@@ -432,28 +493,24 @@ fn a_broken_witness_is_named_by_its_row() {
 fn check_broken_witness(case: &Case, resident: QuerySet) {
     let (shape, srs) = case.summaries();
     let plan = plan_with_resident(&shape, &srs, resident, GIB).expect("there is room");
-    let mut broken = PackedWitness::clone(&case.witness);
+    let mut broken = PackedWitness::clone(case.witness(0));
     let middle = broken.dense.len() / 2;
     broken.dense[middle] += Scalar::ONE;
     let Err(SynthesisError::Unsatisfied { index: expected, .. }) = case.shape.check_satisfied(&broken) else {
         panic!("a constraint is broken")
     };
-    let (mut backend, wakes) = opened();
+    let mut device = Bare::open(&factories()[0]);
     let lane = LaneIndex(0);
     let work = PartitionWork { witness: Arc::new(broken), ..case.work(0) };
-    backend.begin(lane, work, &plan).expect("the lane is empty");
-    run_stage(&mut backend, lane, Stage::Upload, &wakes).expect("it is uploaded");
-    let failed = run_stage(&mut backend, lane, Stage::Evaluate, &wakes);
+    device.backend.begin(lane, work, &plan).expect("the lane is empty");
+    device.run(lane, Stage::Upload).expect("it is uploaded");
+    let failed = device.run(lane, Stage::Evaluate);
     let Err(DeviceError::Witness { source: SynthesisError::Unsatisfied { index, .. }, .. }) = failed else {
         panic!("{failed:?}")
     };
     assert_eq!(index, expected);
     // The lane takes the next one.
-    backend.begin(lane, case.work(1), &plan).expect("the lane is empty");
-    for stage in Stage::ALL {
-        run_stage(&mut backend, lane, stage, &wakes).expect("no stage fails");
-    }
-    assert_eq!(backend.take_proof(lane).expect("it is done").proof, case.expected(1));
+    assert_eq!(device.prove(lane, case.work(1), &plan).proof, case.expected(1));
 }
 
 /// No process-wide state: a file that an embedding host would notice is neither made nor changed.

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::policy::msm_plan::{MsmPlan, ACCUMULATE_THREADS, PAIR_THREADS};
 pub use points::CurvePoint;
-pub use sum::{MsmScratch, MsmSum};
+pub use sum::{launches_at_end, launches_per_chunk, MsmScratch, MsmSum};
 
 /// Pinned memory kept for results: about 18 KiB each.
 const IDLE_RESULT_BYTES: usize = 1 << 20;
@@ -150,7 +150,7 @@ impl MsmKernels {
     }
 
     /// Starts a sum of points of the plan's group: allocates all that it needs, [`MsmPlan::bytes`], in the stream's
-    /// order. Makes pinned memory for the result where no earlier sum left any, which blocks.
+    /// order.
     ///
     /// # Errors
     /// [`CudaError::Shape`] for another group than the plan's or a plan that is not
@@ -207,14 +207,15 @@ fn impossible(plan: &MsmPlan) -> CudaError {
 pub struct WindowSums<P: CurvePoint> {
     kernels: Rc<Kernels>,
     plan: MsmPlan,
-    pending: Pending<u8>,
+    /// `None` once it is read.
+    pending: Option<Pending<u8>>,
     marks: Option<Marks>,
     _points: PhantomData<P>,
 }
 
 impl<P: CurvePoint> WindowSums<P> {
     fn new(kernels: Rc<Kernels>, plan: MsmPlan, pending: Pending<u8>, marks: Option<Marks>) -> Self {
-        Self { kernels, plan, pending, marks, _points: PhantomData }
+        Self { kernels, plan, pending: Some(pending), marks, _points: PhantomData }
     }
 
     /// Stages with their device time, summed over chunks and windows, in order, if [`MsmSum::take_times`] asked for it; empty otherwise. Only once
@@ -240,15 +241,16 @@ impl<P: CurvePoint> WindowSums<P> {
     /// # Errors
     /// The first failure of the stream's work.
     pub fn is_done(&self) -> Result<bool, CudaError> {
-        self.pending.is_done()
+        self.pending.as_ref().map_or(Ok(true), Pending::is_done)
     }
 
-    /// The sum. Waits for the device if it is not done; Then 255 doublings on the host.
+    /// The sum. Waits for the device if it is not done; then 255 doublings on the host.
     ///
     /// # Errors
     /// The first failure of the stream's work.
-    pub fn total(self) -> Result<P::Projective, CudaError> {
-        let window_sums = self.pending.wait()?;
+    pub fn total(mut self) -> Result<P::Projective, CudaError> {
+        let pending = self.pending.take().expect("taken only here and in drop");
+        let window_sums = pending.wait()?;
         let limbs: Vec<u64> = window_sums
             .chunks_exact(8)
             .map(|limb| u64::from_le_bytes(limb.try_into().expect("chunks of eight bytes")))
@@ -260,5 +262,15 @@ impl<P: CurvePoint> WindowSums<P> {
             let width = self.plan.width(index as u32);
             (0..width).fold(sum, |sum, _| sum.double()) + P::from_jacobian(window_sum)
         }))
+    }
+}
+
+impl<P: CurvePoint> Drop for WindowSums<P> {
+    /// Keeps the pinned memory of a sum that nobody wants any more: freeing it would wait for all of the device's work.
+    fn drop(&mut self) {
+        let Some(pending) = self.pending.take() else { return };
+        if let Ok(result) = pending.wait() {
+            self.kernels.results.borrow_mut().give_back(result);
+        }
     }
 }

@@ -278,6 +278,16 @@ pub struct RowVerdict {
     reply: Pending<u32>,
 }
 
+impl RowVerdict {
+    /// Whether [`RowChecker::take`] would not wait.
+    ///
+    /// # Errors
+    /// The first failure of the stream's work.
+    pub fn is_done(&self) -> Result<bool, CudaError> {
+        self.reply.is_done()
+    }
+}
+
 impl RowChecker {
     /// # Errors
     /// The driver's failure.

@@ -73,7 +73,8 @@ pub struct Transfer {
     pub target: Rc<dyn CopyTarget>,
     pub target_offset: usize,
     pub bytes: usize,
-    /// Nothing of it begins before the device has passed this: until then the target is not there, or still read.
+    /// Nothing of it begins before the device has passed this: until then the target is not there, or still read. Of
+    /// [`Stager::mark`].
     pub after: Rc<Event>,
 }
 
@@ -201,6 +202,15 @@ impl Stager {
         })
     }
 
+    /// Marks the point of a stream after which a transfer may begin. Who [pumps](Self::pump) is woken when the device has
+    /// passed it: nothing else may be under way that would wake it.
+    ///
+    /// # Errors
+    /// As [`Stream::record`].
+    pub fn mark(&self, stream: &Stream) -> Result<Rc<Event>, CudaError> {
+        stream.mark(&self.waker).map(Rc::new)
+    }
+
     /// Adds a transfer to `ticket`; its copies go into `stream`. Targets stay alive until they are done or cancelled.
     ///
     /// # Errors
@@ -325,10 +335,7 @@ impl Stager {
             sys::cuMemcpyHtoDAsync_v2(target, memory.as_mut_ptr().cast(), piece.bytes, stream.raw())
         };
         stream.context().check("cuMemcpyHtoDAsync", code)?;
-        let done = stream.record()?;
-        let wake = Arc::clone(&self.waker);
-        // Without it the next tick finds out.
-        let _ = stream.notify(move || wake());
+        let done = stream.mark(&self.waker)?;
         *state = SlotState::Copying(piece, done);
         Ok(())
     }

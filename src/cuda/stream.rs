@@ -3,9 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::error::CudaCode;
 use super::{sys, Context, CudaError};
+use crate::backend::BackendWaker;
 use crate::error::catch;
 
 /// Which of two streams with waiting work the device serves first. A running block is never interrupted.
@@ -80,6 +82,19 @@ impl Stream {
         let event = Event::new(self.context())?;
         // SAFETY: both are alive and of one context.
         self.context().check("cuEventRecord", unsafe { sys::cuEventRecord(event.raw, self.raw()) })?;
+        Ok(event)
+    }
+
+    /// [`record`](Self::record), and has `waker` called when the device has passed that point: in this order, so that who is
+    /// woken finds the event done.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn mark(&self, waker: &BackendWaker) -> Result<Event, CudaError> {
+        let event = self.record()?;
+        let waker = Arc::clone(waker);
+        // Without it the next tick finds out.
+        let _ = self.notify(move || waker());
         Ok(event)
     }
 

@@ -29,13 +29,15 @@ pub struct Synthetic {
     pub num_constraints: usize,
     pub values: Values,
     pub seed: u64,
+    /// Of the same circuit another witness.
+    pub witness: u64,
     /// Every so many variables one is a public input.
     pub input_every: usize,
 }
 
 impl Synthetic {
     pub fn new(num_constraints: usize, values: Values) -> Self {
-        Self { num_constraints, values, seed: 7, input_every: 5 }
+        Self { num_constraints, values, seed: 7, witness: 0, input_every: 5 }
     }
 
     fn fresh_value(&self, rng: &mut ChaCha20Rng) -> Scalar {
@@ -79,7 +81,7 @@ impl Circuit<Scalar> for Synthetic {
     fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
         // The circuit's structure has a generator of its own: it must not depend on the values.
         let mut structure = ChaCha20Rng::seed_from_u64(self.seed);
-        let mut values = ChaCha20Rng::seed_from_u64(self.seed ^ 0xff);
+        let mut values = ChaCha20Rng::seed_from_u64(self.seed ^ 0xff ^ (self.witness << 8));
         let sign = if self.values == Values::MinusOnes { -Scalar::ONE } else { Scalar::ONE };
         let mut pool = Pool { cs, known: Vec::new(), input_every: self.input_every };
         for index in 0..self.num_constraints {

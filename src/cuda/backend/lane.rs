@@ -1,8 +1,8 @@
 //! One lane: what becomes of the partitions it is given, one after the other.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
+use super::ahead::Ahead;
 use super::partition::{HostSide, Partition, PassWork, Report};
 use super::sum::WindowSum;
 use super::{device_error, Shared};
@@ -27,6 +27,8 @@ pub struct Lane {
 pub struct Streams {
     pub compute: Stream,
     pub copies: Stream,
+    /// What `compute` holds of sums.
+    pub ahead: Ahead,
     /// Of a critical lane: first in every queue.
     pub is_urgent: bool,
     /// Counts on `compute`.
@@ -47,17 +49,36 @@ enum State {
 struct Ending {
     /// Dropped at the end: nothing of it has to be waited for then.
     partition: Option<Box<Partition>>,
-    /// None: they could not be marked, so the context is lost and nothing runs in it.
-    ends: Vec<Rc<Event>>,
-    tickets: Vec<Ticket>,
+    left: Leftover,
     outcome: Outcome,
 }
 
-/// What is still under way of a partition elsewhere than in its lane: in a pass.
+/// What is still under way of a partition that has ended.
 #[derive(Clone, Default)]
 pub struct Leftover {
+    /// None: they could not be marked, so the context is lost and nothing runs in it. Behind each the actor is woken.
     pub ends: Vec<Rc<Event>>,
     pub tickets: Vec<Ticket>,
+    /// Of a pass that failed before it gave them to its members. They are before `ends`: then dropping them does not wait.
+    pub sums: Vec<Rc<WindowSum>>,
+}
+
+impl Leftover {
+    /// Whether the device has passed all ends, and no copy is under way.
+    fn is_done(&self) -> Result<bool, CudaError> {
+        for end in &self.ends {
+            if !end.is_done()? {
+                return Ok(false);
+            }
+        }
+        Ok(self.tickets.iter().all(Ticket::is_done))
+    }
+
+    fn extend(&mut self, other: Leftover) {
+        self.ends.extend(other.ends);
+        self.tickets.extend(other.tickets);
+        self.sums.extend(other.sums);
+    }
 }
 
 enum Outcome {
@@ -82,31 +103,48 @@ impl Lane {
             rows: RowChecker::new(&compute)?,
             compute,
             copies: Stream::new(context, priority)?,
+            ahead: Ahead::default(),
             is_urgent: priority == Priority::High,
         };
         Ok(Self { index, streams, state: State::Empty, run: 0 })
     }
 
     /// Takes a partition. Nothing is launched yet.
+    ///
+    /// # Errors
+    /// If it has one: a bug of the caller's.
     pub fn begin(
         &mut self,
         work: PartitionWork,
         plan: &ProvePlan,
         shared: &mut Shared,
     ) -> Result<(), DeviceError> {
+        if !matches!(self.state, State::Empty) {
+            return Err(misused(work.at, Stage::Upload, "a partition for a lane that has one"));
+        }
         self.run += 1;
         self.state = State::Running(Box::new(Partition::new(work, plan, shared)));
         Ok(())
     }
 
+    /// # Errors
+    /// If there is no partition that could have another stage, or it was aborted: a bug of the caller's.
     pub fn enqueue(&mut self, stage: Stage, shared: &mut Shared) -> Result<(), DeviceError> {
         let running = match &mut self.state {
             State::Running(running) => running,
-            // Behind a failure that is not polled yet the lane is empty, and what comes is dropped.
-            State::Ending(_) => return Ok(()),
+            State::Ending(ending) => {
+                return match ending.outcome {
+                    // The next poll says so, and that answers this stage too: the caller cannot know of it yet.
+                    Outcome::Failed { .. } => Ok(()),
+                    Outcome::Aborted => {
+                        let at =
+                            ending.partition.as_ref().map_or_else(|| nobody(shared), |of| of.at().clone());
+                        Err(misused(at, stage, "a stage for a lane that was aborted"))
+                    }
+                };
+            }
             State::Empty | State::Finished(_) => {
-                let what = "a stage for an empty lane".to_owned();
-                return Err(DeviceError::Fault { at: nobody(shared), stage: stage.as_str(), what });
+                return Err(misused(nobody(shared), stage, "a stage for an empty lane"));
             }
         };
         let host = HostSide { lane: self.index, run: self.run };
@@ -120,7 +158,7 @@ impl Lane {
     /// Frees the device memory of a partition whose sum over `h` is done.
     pub fn park(&mut self) {
         if let State::Running(running) = &mut self.state {
-            running.park();
+            running.park(&mut self.streams);
         }
     }
 
@@ -149,7 +187,7 @@ impl Lane {
     }
 
     /// The pass has put the sum into its stream, between these events.
-    pub fn give_pass_sum(&mut self, query: Query, windows: WindowSum, begun: Rc<Event>, end: Event) {
+    pub fn give_pass_sum(&mut self, query: Query, windows: WindowSum, begun: Rc<Event>, end: Rc<Event>) {
         if let State::Running(running) = &mut self.state {
             running.give_pass_sum(query, windows, begun, end);
         }
@@ -160,6 +198,15 @@ impl Lane {
         if let State::Running(running) = &self.state {
             let error = device_error(running.at(), stage, error, &shared.context);
             self.end(Outcome::Failed { stage, error }, left, shared);
+        }
+    }
+
+    /// Its partition, which has failed by itself, was in a pass: what is left of it there. It is too late where that failure
+    /// is reported already.
+    pub fn wait_also_for(&mut self, left: Leftover) {
+        match &mut self.state {
+            State::Ending(ending) => ending.left.extend(left),
+            _ => debug_assert!(false, "a lane that fails is looked at before its next poll"),
         }
     }
 
@@ -196,15 +243,11 @@ impl Lane {
                     }
                 }
             }
-            State::Ending(ending) => {
-                let device_is_done = all_are_done(&ending.ends);
-                let copies_are_done = ending.tickets.iter().all(Ticket::is_done);
-                match device_is_done {
-                    Ok(true) if copies_are_done => self.report_end(events),
-                    Ok(_) => {}
-                    Err(error) => self.fail(&error, shared, events),
-                }
-            }
+            State::Ending(ending) => match ending.left.is_done() {
+                Ok(true) => self.report_end(events),
+                Ok(false) => {}
+                Err(error) => self.fail(&error, shared, events),
+            },
         }
     }
 
@@ -217,7 +260,7 @@ impl Lane {
         };
         let error = device_error(&at, stage, error, &shared.context);
         match &mut self.state {
-            State::Ending(ending) if error.class() != ErrorClass::DeviceLost => ending.ends.clear(),
+            State::Ending(ending) if error.class() != ErrorClass::DeviceLost => ending.left.ends.clear(),
             State::Ending(ending) => ending.outcome = Outcome::Failed { stage, error },
             _ => self.end(Outcome::Failed { stage, error }, Leftover::default(), shared),
         }
@@ -226,26 +269,26 @@ impl Lane {
 
     fn report_end(&mut self, events: &mut Vec<BackendEvent>) {
         if let State::Ending(ending) = std::mem::replace(&mut self.state, State::Empty) {
-            drop(ending.partition);
-            events.push(ending.outcome.event(self.index));
+            let Ending { partition, left, outcome } = *ending;
+            if let Some(mut partition) = partition {
+                partition.give_replies_back(&mut self.streams);
+            }
+            drop(left);
+            events.push(outcome.event(self.index));
         }
     }
 
     /// Launches nothing more of the partition; [`poll`](Self::poll) reports the outcome when the device has passed what
     /// was launched, and what is left elsewhere.
-    fn end(&mut self, outcome: Outcome, left: Leftover, shared: &mut Shared) {
+    fn end(&mut self, outcome: Outcome, mut left: Leftover, shared: &mut Shared) {
         self.run += 1;
-        let Leftover { mut ends, mut tickets } = left;
         let mut partition = None;
         if let State::Running(mut running) = std::mem::replace(&mut self.state, State::Empty) {
-            tickets.extend(running.let_go(shared));
+            left.extend(running.let_go(shared));
             partition = Some(running);
         }
-        ends.extend(self.streams.compute.record().map(Rc::new));
-        let waker = Arc::clone(&shared.waker);
-        // Without it the next tick finds out.
-        let _ = self.streams.compute.notify(move || waker());
-        self.state = State::Ending(Box::new(Ending { partition, ends, tickets, outcome }));
+        left.ends.extend(self.streams.compute.mark(&shared.waker).map(Rc::new));
+        self.state = State::Ending(Box::new(Ending { partition, left, outcome }));
         (shared.waker)();
     }
 
@@ -275,6 +318,7 @@ impl Lane {
                 if is_moot {
                     ending.outcome = Outcome::Aborted;
                 }
+                ending.left.extend(left);
             }
             _ => self.end(Outcome::Aborted, left, shared),
         }
@@ -289,14 +333,8 @@ impl Lane {
     }
 }
 
-/// Whether the device has passed all of them.
-fn all_are_done(ends: &[Rc<Event>]) -> Result<bool, CudaError> {
-    for end in ends {
-        if !end.is_done()? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+fn misused(at: WorkRef, stage: Stage, what: &str) -> DeviceError {
+    DeviceError::Fault { at, stage: stage.as_str(), what: what.to_owned() }
 }
 
 /// In errors that concern no partition.

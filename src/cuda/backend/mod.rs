@@ -10,13 +10,15 @@
 //! evaluate   enqueued (spmv.rs) if the shape is resident by plan,
 //!            else driven: row values by the host                  witness (+ packed) + 2 n
 //! quotient   enqueued (quotient.rs)                               witness + 3 n + tables
-//! sum_x      enqueued if resident, else driven in chunks (msm.rs) witness (+ quotient) + buckets, entries, chunks
+//! sum_x      driven in chunks (msm.rs): as they are copied, and as
+//!            the stream has room for launches (ahead.rs)          witness (+ quotient) + buckets, entries, chunks
 //! assemble   driven: window sums to a proof, on a host thread     -
 //! ```
 //!
 //! Partitions that share a pass over streamed queries have the stages sum_l to sum_b_g2 together, in a stream of the pass's
 //! own (`pass.rs`); before and after it each is in its lane.
 
+mod ahead;
 mod factory;
 mod lane;
 mod packed;
@@ -149,7 +151,8 @@ impl CudaBackend {
         let works = works.collect();
         let streams = match self.pass_streams.take() {
             Some(streams) => streams,
-            None => PassStreams::new(&self.context).map_err(|error| (error, Leftover::default()))?,
+            None => PassStreams::new(&self.context, &self.shared.waker)
+                .map_err(|error| (error, Leftover::default()))?,
         };
         let pass = Pass::begin(works, plan, &streams, &mut self.shared);
         self.pass_streams = Some(streams);
@@ -166,14 +169,16 @@ impl CudaBackend {
                 lanes[lane.0 as usize].pass_failed(stage, &error, left.clone(), shared);
             }
         }
-        passes.retain(|pass| !pass.is_over());
+        passes.retain(|pass| !pass.is_gone());
     }
 
-    /// The context is lost: there is nothing to wait for.
+    /// A copy failed, and with it the context: every lane that runs is told, and there is nothing to wait for. Whatever the
+    /// driver called it, even memory that it lacks itself: what waits for the copy would wait for ever.
     fn fail_all(&mut self, error: &CudaError, events: &mut Vec<BackendEvent>) {
+        let error = CudaError::Host(format!("a copy to the device failed: {error}"));
         self.passes.clear();
         for lane in &mut self.lanes {
-            lane.fail(error, &mut self.shared, events);
+            lane.fail(&error, &mut self.shared, events);
         }
     }
 }
@@ -222,9 +227,8 @@ impl DeviceBackend for CudaBackend {
     fn enqueue(&mut self, lane: LaneIndex, stage: Stage) -> Result<(), DeviceError> {
         let Self { lanes, shared, .. } = self;
         lanes[lane.0 as usize].enqueue(stage, shared)?;
-        if stage.is_of_pass() {
-            self.drive_passes();
-        }
+        // Its pass may have waited for this, or has to let it go.
+        self.drive_passes();
         Ok(())
     }
 
@@ -250,7 +254,6 @@ impl DeviceBackend for CudaBackend {
             self.lanes[report.lane.0 as usize].take_report(report);
         }
         if let Err(error) = self.shared.stager.pump() {
-            // A copy failed, and with it the context: every lane that runs is told.
             self.fail_all(&error, &mut events);
             return events;
         }

@@ -53,7 +53,7 @@ impl PackedBuffers {
             (ValueKind::Dense, Rc::clone(&self.dense) as Rc<dyn CopyTarget>),
         ];
         // The memory is there then.
-        let after = Rc::new(compute.record()?);
+        let after = stager.mark(compute)?;
         for (kind, target) in parts {
             let transfer = Transfer {
                 source: Arc::new(Values { shape: Arc::clone(shape), witness: Arc::clone(witness), kind }),

@@ -12,10 +12,10 @@ use blst::{blst_fr, blst_p1_affine, blst_p2_affine};
 
 pub use self::passes::PassWork;
 use self::passes::Standing;
-use super::lane::Streams;
+use super::lane::{Leftover, Streams};
 use super::packed::PackedBuffers;
 use super::sources::{ValueKind, Values, VariableIndices};
-use super::sum::{launch_resident_sum, StreamedSum, SumInputs, SumValues, WindowSum};
+use super::sum::{DrivenSum, SumInputs, SumValues, WindowSum};
 use super::{Shared, SharedBuffer};
 use crate::backend::{BackendEvent, FinishedProof, LaneIndex, PartitionWork, Stage};
 use crate::cuda::msm::WindowSums;
@@ -102,7 +102,7 @@ enum Driven {
     },
     Sum {
         begun: Event,
-        sum: Box<StreamedSum>,
+        sum: Box<DrivenSum>,
     },
     Assemble {
         begun: Instant,
@@ -118,7 +118,7 @@ enum Dense {
 struct Mark {
     stage: Stage,
     begun: Begun,
-    end: Event,
+    end: Rc<Event>,
 }
 
 enum Begun {
@@ -247,12 +247,29 @@ impl Partition {
         Ok(self.proof.take().map(|proof| FinishedProof { proof: *proof, memory_peak_bytes }))
     }
 
-    /// Drops what has not been launched. What it returns is done when no copy for this partition is under way.
-    pub fn let_go(&mut self, shared: &mut Shared) -> Vec<Ticket> {
+    /// Drops what has not been launched. What it returns is done when no copy for this partition is under way, and the device
+    /// has passed its stages, also those in a pass's stream: dropping it then waits for nothing.
+    pub fn let_go(&mut self, shared: &mut Shared) -> Leftover {
         for ticket in &self.tickets {
             shared.stager.cancel(ticket);
         }
-        std::mem::take(&mut self.tickets)
+        let ends = self.marks.drain(..).map(|mark| mark.end).collect();
+        Leftover { ends, tickets: std::mem::take(&mut self.tickets), ..Leftover::default() }
+    }
+
+    /// Gives back what its lane counts and checks into, where the device has passed that: freeing it would wait for all of the
+    /// device's work. What fails here fails for whoever uses the context next.
+    pub fn give_replies_back(&mut self, streams: &mut Streams) {
+        match self.dense_count.take() {
+            Some(Dense::Counting(count)) if count.is_done() == Ok(true) => {
+                let counted = streams.dense.take(count);
+                self.dense_count = counted.ok().map(|num_dense| Dense::Counted(num_dense.into()));
+            }
+            other => self.dense_count = other,
+        }
+        if let Some(verdict) = self.verdict.take_if(|verdict| verdict.is_done() == Ok(true)) {
+            let _ = streams.rows.take(verdict);
+        }
     }
 
     /// Begins stages and moves the driven one on, as far as nothing has to be waited for.
@@ -324,7 +341,7 @@ impl Partition {
                 Ok(None)
             }
             Driven::Sum { begun, mut sum } => {
-                if !sum.drive(streams, &mut shared.stager)? {
+                if !sum.drive(streams, shared)? {
                     return Ok(Some(Driven::Sum { begun, sum }));
                 }
                 let (query, windows) = sum.finish()?;
@@ -344,10 +361,7 @@ impl Partition {
         streams: &Streams,
         shared: &Shared,
     ) -> Result<(), CudaError> {
-        let end = streams.compute.record()?;
-        let waker = Arc::clone(&shared.waker);
-        // Without it the next tick finds out.
-        let _ = streams.compute.notify(move || waker());
+        let end = Rc::new(streams.compute.mark(&shared.waker)?);
         self.marks.push_back(Mark { stage, begun, end });
         Ok(())
     }
@@ -426,19 +440,16 @@ impl Partition {
         if query == Query::BG2 {
             self.witness = None; // the last sum has it
         }
-        if self.plan.sum(query).streamed {
-            let ticket_of = |ticket: &Ticket| self.tickets.push(ticket.clone());
-            let sum = StreamedSum::begin(inputs, streams, &self.reservation, shared, ticket_of)?;
-            self.driven = Some(Driven::Sum { begun, sum: Box::new(sum) });
-            return Ok(());
-        }
-        let buffers = shared
-            .residents
-            .get(circuit, query)
-            .ok_or_else(|| missing("a query that is resident by plan"))?;
-        let windows = launch_resident_sum(inputs, &buffers, streams, &self.reservation, &shared.msm)?;
-        self.keep_sum(query, windows);
-        self.mark(query.stage(), Begun::Device(begun), streams, shared)
+        let resident = if self.plan.sum(query).streamed {
+            None
+        } else {
+            let buffers = shared.residents.get(circuit, query);
+            Some(buffers.ok_or_else(|| missing("a query that is resident by plan"))?)
+        };
+        let track = |ticket: &Ticket| self.tickets.push(ticket.clone());
+        let sum = DrivenSum::begin(inputs, resident, streams, &self.reservation, shared, track)?;
+        self.driven = Some(Driven::Sum { begun, sum: Box::new(sum) });
+        Ok(())
     }
 
     fn keep_sum(&mut self, query: Query, windows: WindowSum) {

@@ -8,43 +8,75 @@
 //! compute    expand A, add A0 | expand B, add B0 | add B1 | expand A, add A1 | add A2 | …      back and forth
 //! ```
 //!
-//! All of it is in one stream, of the pass's own: so buffers that members use in turns need no events, and what a member leaves
+//! All of it is in one stream, of passes alone: so buffers that members use in turns need no events, and what a member leaves
 //! behind when it is aborted is freed in that stream's order. Memory is charged to the pass's reservation, to the byte as planned.
+//!
+//! No more is put into the stream than the driver queues ([`Ahead`]): the members of a chunk get their turns over
+//! several polls, as the device gets on.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use blst::blst_fr;
 
+use super::ahead::Ahead;
 use super::lane::{Lane, Leftover};
+use super::packed::PackedBuffers;
 use super::partition::PassWork;
-use super::resident::{QueryBuffers, TargetMemory};
-use super::sources::{ValueKind, Values, VariableIndices};
-use super::sum::{Chunks, OpenSum, SumInputs, SumValues, WindowSum};
+use super::resident::TargetMemory;
+use super::sources::VariableIndices;
+use super::sum::{Arrived, Chunks, OpenSum, SumInputs, SumPoints, SumValues, WindowSum};
 use super::{new_target, Shared, SharedBuffer};
 use crate::backend::{BackendWaker, LaneIndex, Stage};
-use crate::cuda::memory::CopyTarget;
-use crate::cuda::spmv::{DeviceShape, DeviceWitness, SpmvKernels};
-use crate::cuda::staging::{Stager, Ticket, Transfer};
+use crate::cuda::msm::{launches_at_end, launches_per_chunk};
+use crate::cuda::spmv::{DeviceShape, SpmvKernels};
+use crate::cuda::staging::{Stager, Ticket};
 use crate::cuda::{Context, CudaError, Event, Priority, Reservation, Stream};
 use crate::groth16::Srs;
 use crate::ids::CircuitId;
 use crate::policy::plan::Query;
 use crate::policy::shared_pass::PassPlan;
 
+/// Of a member's turn besides its addition: two for its scalars, an event and a host function behind it.
+const LAUNCHES_PER_TURN: u64 = 4;
+/// Of a query's beginning: memory that members have in common, and chunks.
+const LAUNCHES_TO_OPEN: u64 = 24;
+/// Of a query's beginning or end for each member: its own memory, and an event.
+const LAUNCHES_PER_MEMBER: u64 = 4;
+
 /// The queues of passes.
 #[derive(Clone)]
 pub struct PassStreams {
     compute: Stream,
     copies: Stream,
+    waker: BackendWaker,
+    ahead: Rc<RefCell<Ahead>>,
 }
 
 impl PassStreams {
-    pub fn new(context: &Context) -> Result<Self, CudaError> {
+    pub fn new(context: &Context, waker: &BackendWaker) -> Result<Self, CudaError> {
         Ok(Self {
             compute: Stream::new(context, Priority::Normal)?,
             copies: Stream::new(context, Priority::Normal)?,
+            waker: Arc::clone(waker),
+            ahead: Rc::default(),
         })
+    }
+
+    /// As [`Ahead::mark`].
+    fn mark(&self, num_launches: u64) -> Result<Rc<Event>, CudaError> {
+        self.ahead.borrow_mut().mark(&self.compute, &self.waker, num_launches)
+    }
+
+    /// As [`Ahead::has_room`].
+    fn have_room(&self, num_launches: u64) -> bool {
+        self.ahead.borrow().has_room(num_launches)
+    }
+
+    /// The end of what was given to the stream; none if it cannot be marked, since then the context is lost.
+    fn ends(&self) -> Vec<Rc<Event>> {
+        self.mark(0).into_iter().collect()
     }
 }
 
@@ -62,6 +94,8 @@ pub struct Pass {
     uploads: Ticket,
     /// Of the copies into chunks.
     tickets: Vec<Ticket>,
+    /// Of the current query, until all are.
+    finished: Vec<(LaneIndex, WindowSum)>,
     /// Each lane has been given its last sum.
     is_done: bool,
 }
@@ -69,8 +103,6 @@ pub struct Pass {
 /// Those whose sums are made, and what they use in turns.
 struct Members {
     list: Vec<Member>,
-    compute: Stream,
-    waker: BackendWaker,
     shape: DeviceShape,
     num_inputs: usize,
     /// Inputs, then aux, of `expanded`. `None` once the last sum is in the stream.
@@ -83,28 +115,18 @@ struct Members {
 struct Member {
     lane: LaneIndex,
     /// `None` once the last sum is in the stream.
-    packed: Option<Packed>,
+    packed: Option<PackedBuffers>,
     /// Over the current query.
     sum: Option<OpenSum>,
-}
-
-/// A packed witness on the device.
-struct Packed {
-    bits: SharedBuffer<u64>,
-    dense: SharedBuffer<blst_fr>,
-    inputs: SharedBuffer<blst_fr>,
+    /// The chunk whose turn it is was added to it.
+    has_chunk: bool,
 }
 
 /// The query that is summed up now.
 struct Current {
     inputs: SumInputs,
-    points: PassPoints,
+    points: SumPoints,
     begun: Rc<Event>,
-}
-
-enum PassPoints {
-    Resident(QueryBuffers),
-    Streamed(Chunks),
 }
 
 /// A failure of all members, and the stage it belongs to.
@@ -125,7 +147,7 @@ impl Pass {
         let begun = Self::try_begin(works, plan, streams, &uploads, shared);
         begun.map_err(|error| {
             shared.stager.cancel(&uploads);
-            (error, Leftover { ends: end_of(&streams.compute), tickets: vec![uploads] })
+            (error, Leftover { ends: streams.ends(), tickets: vec![uploads], ..Leftover::default() })
         })
     }
 
@@ -148,22 +170,19 @@ impl Pass {
         let values = new_target(&reservation, compute, num_variables)?;
         let mut list = Vec::with_capacity(works.len());
         for (lane, work) in works {
-            let packed = Packed::new(&work, &reservation, compute)?;
-            packed.upload(&work, streams, uploads, &mut shared.stager)?;
-            list.push(Member { lane, packed: Some(packed), sum: None });
+            let packed = PackedBuffers::new(&work.shape, &work.witness, &reservation, compute)?;
+            let source = (&work.shape, &work.witness);
+            packed.upload(source, (compute, &streams.copies), (&mut shared.stager, uploads, false))?;
+            list.push(Member { lane, packed: Some(packed), sum: None, has_chunk: false });
         }
         let members = Members {
             list,
-            compute: compute.clone(),
-            waker: Arc::clone(&shared.waker),
             shape: device_shape,
             num_inputs: shape.num_inputs(),
             values: Some(values),
             expanded: None,
             goes_back: false,
         };
-        // The memory is there then, and copies into it may begin.
-        members.wake_behind();
         Ok(Self {
             plan: plan.clone(),
             reservation,
@@ -175,6 +194,7 @@ impl Pass {
             current: None,
             uploads: uploads.clone(),
             tickets: Vec::new(),
+            finished: Vec::new(),
             is_done: false,
         })
     }
@@ -187,8 +207,14 @@ impl Pass {
         self.members.list.iter().any(|member| member.lane == lane)
     }
 
-    pub fn is_over(&self) -> bool {
+    /// Nothing of it is to be launched any more.
+    fn is_over(&self) -> bool {
         self.is_done || self.members.list.is_empty()
+    }
+
+    /// It is over, and has no memory any more: copies that were under way are done.
+    pub fn is_gone(&self) -> bool {
+        self.is_over() && self.uploads.is_done() && self.tickets.iter().all(Ticket::is_done)
     }
 
     /// Moves on what can move. Sums that are in the stream are given to their lanes, which report when the device has passed
@@ -197,27 +223,49 @@ impl Pass {
     /// # Errors
     /// Of all members; they have to [`dissolve`](Self::dissolve).
     pub fn drive(&mut self, lanes: &mut [Lane], shared: &mut Shared) -> PassResult<()> {
-        // Who failed by itself has gone without a word.
-        self.members.list.retain(|member| lanes[member.lane.0 as usize].is_in_pass());
-        if !self.uploads.is_done() {
+        self.part_with_failed(lanes, &mut shared.stager);
+        if self.is_over() || !self.uploads.is_done() {
             return Ok(());
         }
+        self.streams.ahead.borrow_mut().strike_off_passed().map_err(|error| (self.stage(lanes), error))?;
         while !self.is_over() {
             let Some(mut current) = self.current.take() else {
                 let Some(stage) = self.next_stage(lanes) else { return Ok(()) };
-                let query = Query::of_stage(stage).ok_or_else(|| (stage, missing("a sum of the pass")))?;
-                self.current = Some(self.open(query, lanes, shared).map_err(|error| (stage, error))?);
+                self.current = self.open(stage, lanes, shared).map_err(|error| (stage, error))?;
+                if self.current.is_none() {
+                    return Ok(());
+                }
                 continue;
             };
             let stage = current.inputs.query.stage();
             let is_added = self.add(&mut current, shared).map_err(|error| (stage, error))?;
-            if !is_added {
+            let num_launches = self.launches_to_close(&current);
+            if !is_added || !self.streams.have_room(num_launches) {
                 self.current = Some(current);
                 return Ok(());
             }
-            self.close(current, lanes).map_err(|error| (stage, error))?;
+            self.close(current, num_launches, lanes).map_err(|error| (stage, error))?;
         }
         Ok(())
+    }
+
+    /// Lets those go who failed by themselves.
+    fn part_with_failed(&mut self, lanes: &mut [Lane], stager: &mut Stager) {
+        if self.is_over() {
+            return;
+        }
+        let of_members = self.members.list.iter().map(|member| member.lane);
+        let failed: Vec<LaneIndex> = of_members.filter(|lane| !lanes[lane.0 as usize].is_in_pass()).collect();
+        for lane in failed {
+            let left = self.leave(lane, stager);
+            lanes[lane.0 as usize].wait_also_for(left);
+        }
+    }
+
+    /// The one that it is at.
+    fn stage(&self, lanes: &[Lane]) -> Stage {
+        let current = self.current.as_ref().map(|current| current.inputs.query.stage());
+        current.or_else(|| self.next_stage(lanes)).unwrap_or(Stage::SumL)
     }
 
     /// The stage that all members have next, if it is the same for all.
@@ -227,7 +275,18 @@ impl Pass {
         stages.all(|stage| stage == Some(first)).then_some(first)
     }
 
-    fn open(&mut self, query: Query, lanes: &mut [Lane], shared: &mut Shared) -> Result<Current, CudaError> {
+    /// Begins a sum of all members; `None`: the stream has no room for that yet.
+    fn open(
+        &mut self,
+        stage: Stage,
+        lanes: &mut [Lane],
+        shared: &mut Shared,
+    ) -> Result<Option<Current>, CudaError> {
+        let query = Query::of_stage(stage).ok_or_else(|| missing("a sum of the pass"))?;
+        let num_launches = LAUNCHES_TO_OPEN + LAUNCHES_PER_MEMBER * self.members.list.len() as u64;
+        if !self.streams.have_room(num_launches) {
+            return Ok(None);
+        }
         let begun = Rc::new(self.streams.compute.record()?);
         let values = self.members.values.as_ref().ok_or_else(|| missing("room for scalars"))?;
         let plan = *self.plan.sum(query);
@@ -250,48 +309,45 @@ impl Pass {
             let memory = TargetMemory { reservation, compute: &streams.compute };
             tickets.clear();
             let track = |ticket: &Ticket| tickets.push(ticket.clone());
-            PassPoints::Streamed(Chunks::begin(&inputs, &memory, &streams.copies, &mut shared.stager, track)?)
+            SumPoints::Streamed(Chunks::begin(&inputs, &memory, &streams.copies, &mut shared.stager, track)?)
         } else {
             let resident = shared.residents.get(&self.circuit, query);
-            PassPoints::Resident(resident.ok_or_else(|| missing("a query that is resident by plan"))?)
+            let buffers = resident.ok_or_else(|| missing("a query that is resident by plan"))?;
+            SumPoints::Resident { buffers, num_added: 0 }
         };
-        Ok(Current { inputs, points, begun })
+        streams.mark(num_launches)?;
+        Ok(Some(Current { inputs, points, begun }))
     }
 
-    /// Adds all points that have arrived; `true` when those are all.
+    /// Adds points that have arrived, as far as the stream has room; `true` when those are all.
     fn add(&mut self, current: &mut Current, shared: &mut Shared) -> Result<bool, CudaError> {
         let Self { streams, members, .. } = self;
         let Current { inputs, points, .. } = current;
         let inputs = &*inputs;
         let Shared { stager, spmv, .. } = shared;
         let spmv = &*spmv;
-        match points {
-            PassPoints::Streamed(chunks) => {
-                let PassStreams { compute, copies } = streams;
-                chunks.drive(inputs, compute, copies, stager, |buffers, start, length| {
-                    members.add(inputs, spmv, buffers, (0, start, length))
-                })
+        while let Some(arrived) = points.arrived(inputs) {
+            if !members.add(inputs, spmv, streams, &arrived)? {
+                return Ok(false);
             }
-            PassPoints::Resident(buffers) => {
-                let (num_points, chunk_points) = (inputs.num_points(), inputs.chunk_points());
-                for start in (0..num_points).step_by(chunk_points) {
-                    let length = chunk_points.min(num_points - start);
-                    members.add(inputs, spmv, buffers, (start, start, length))?;
-                }
-                Ok(true)
-            }
+            points.pass_on(inputs, &streams.compute, &streams.copies, stager)?;
         }
+        Ok(points.are_added(inputs))
+    }
+
+    fn launches_to_close(&self, current: &Current) -> u64 {
+        let SumInputs { query, plan, .. } = &current.inputs;
+        (launches_at_end(&plan.msm(*query)) + LAUNCHES_PER_MEMBER) * self.members.list.len() as u64
     }
 
     /// Puts the rest of the sums into the stream. What the stage had is freed before it ends there, and after the last one
     /// everything.
-    fn close(&mut self, current: Current, lanes: &mut [Lane]) -> Result<(), CudaError> {
+    fn close(&mut self, current: Current, num_launches: u64, lanes: &mut [Lane]) -> Result<(), CudaError> {
         let Current { inputs, points, begun } = current;
         let query = inputs.query;
-        let mut windows: Vec<(LaneIndex, WindowSum)> = Vec::with_capacity(self.members.list.len());
         for member in &mut self.members.list {
             let sum = member.sum.take().ok_or_else(|| missing("a member's sum"))?;
-            windows.push((member.lane, sum.finish()?));
+            self.finished.push((member.lane, sum.finish()?));
         }
         drop((inputs, points));
         let is_last = query == Query::BG2;
@@ -299,12 +355,10 @@ impl Pass {
             self.members.values = None;
             self.members.list.iter_mut().for_each(|member| member.packed = None);
         }
-        let compute = &self.streams.compute;
-        for (lane, windows) in windows {
-            let end = compute.record()?;
-            lanes[lane.0 as usize].give_pass_sum(query, windows, Rc::clone(&begun), end);
+        let end = self.streams.mark(num_launches)?;
+        for (lane, windows) in self.finished.drain(..) {
+            lanes[lane.0 as usize].give_pass_sum(query, windows, Rc::clone(&begun), Rc::clone(&end));
         }
-        self.members.wake_behind();
         self.is_done = is_last;
         Ok(())
     }
@@ -319,7 +373,8 @@ impl Pass {
             return self.let_go(stager);
         }
         // Its witness may still be on its way, to memory of the pass.
-        Leftover { ends: end_of(&self.streams.compute), tickets: vec![self.uploads.clone()] }
+        let tickets = vec![self.uploads.clone()];
+        Leftover { ends: self.streams.ends(), tickets, ..Leftover::default() }
     }
 
     /// Lets all members go.
@@ -331,101 +386,64 @@ impl Pass {
     fn let_go(&mut self, stager: &mut Stager) -> Leftover {
         self.current = None;
         self.members.values = None;
-        let mut tickets = std::mem::take(&mut self.tickets);
+        let mut tickets = self.tickets.clone();
         tickets.push(self.uploads.clone());
         for ticket in &tickets {
             stager.cancel(ticket);
         }
-        Leftover { ends: end_of(&self.streams.compute), tickets }
+        let sums = self.finished.drain(..).map(|(_, windows)| Rc::new(windows)).collect();
+        Leftover { ends: self.streams.ends(), tickets, sums }
     }
 }
 
 impl Members {
-    /// Adds points of the query to all sums: of `(offset, start, length)`, those that lie in `buffers` from `offset` on.
+    /// Adds a chunk to the sums that do not have it yet. `false`: the stream has no room for the next member's turn yet.
     fn add(
         &mut self,
         inputs: &SumInputs,
         spmv: &SpmvKernels,
-        buffers: &QueryBuffers,
-        (offset, start, length): (usize, usize, usize),
-    ) -> Result<(), CudaError> {
-        let num_members = self.list.len();
-        for turn in 0..num_members {
-            let index = if self.goes_back { num_members - 1 - turn } else { turn };
-            self.expand(index, spmv)?;
-            let sum = self.list[index].sum.as_mut().ok_or_else(|| missing("a member's sum"))?;
-            inputs.add(sum, buffers, offset, start, length)?;
+        streams: &PassStreams,
+        arrived: &Arrived<'_>,
+    ) -> Result<bool, CudaError> {
+        let num_launches = LAUNCHES_PER_TURN + launches_per_chunk(&inputs.plan.msm(inputs.query));
+        while let Some(index) = self.next_turn() {
+            if !streams.have_room(num_launches) {
+                return Ok(false);
+            }
+            self.expand(index, spmv, &streams.compute)?;
+            let member = &mut self.list[index];
+            let sum = member.sum.as_mut().ok_or_else(|| missing("a member's sum"))?;
+            inputs.add(sum, arrived)?;
+            member.has_chunk = true;
+            streams.mark(num_launches)?;
         }
+        self.list.iter_mut().for_each(|member| member.has_chunk = false);
         self.goes_back = !self.goes_back;
-        // The chunk may be filled again then.
-        self.wake_behind();
-        Ok(())
+        Ok(true)
     }
 
-    /// Has the actor woken when the device has passed what was given to the stream so far.
-    fn wake_behind(&self) {
-        let waker = Arc::clone(&self.waker);
-        // Without it the next tick finds out.
-        let _ = self.compute.notify(move || waker());
+    /// Who has the chunk added next. Some may have gone since the turn before.
+    fn next_turn(&self) -> Option<usize> {
+        let mut members = self.list.iter();
+        if self.goes_back {
+            members.rposition(|member| !member.has_chunk)
+        } else {
+            members.position(|member| !member.has_chunk)
+        }
     }
 
     /// Makes the scalars those of this member. Additions that read another's are before it in the stream.
-    fn expand(&mut self, index: usize, spmv: &SpmvKernels) -> Result<(), CudaError> {
+    fn expand(&mut self, index: usize, spmv: &SpmvKernels, compute: &Stream) -> Result<(), CudaError> {
         let Member { lane, packed, .. } = &self.list[index];
         if self.expanded == Some(*lane) {
             return Ok(());
         }
-        let Packed { bits, dense, inputs } = packed.as_ref().ok_or_else(|| missing("a packed witness"))?;
+        let packed = packed.as_ref().ok_or_else(|| missing("a packed witness"))?;
         let values = self.values.as_ref().ok_or_else(|| missing("room for scalars"))?;
-        values.copy_to_front(inputs)?;
-        spmv.expand(&self.compute, &self.shape, &DeviceWitness { bits, values }, dense)?;
+        packed.expand(values, compute, &self.shape, spmv)?;
         self.expanded = Some(*lane);
         Ok(())
     }
-}
-
-impl Packed {
-    fn new(work: &PassWork, reservation: &Reservation, compute: &Stream) -> Result<Self, CudaError> {
-        Ok(Self {
-            bits: new_target(reservation, compute, work.witness.bits.len())?,
-            dense: new_target(reservation, compute, work.witness.dense.len())?,
-            inputs: new_target(reservation, compute, work.shape.num_inputs())?,
-        })
-    }
-
-    /// Starts copying the packed witness.
-    fn upload(
-        &self,
-        work: &PassWork,
-        streams: &PassStreams,
-        ticket: &Ticket,
-        stager: &mut Stager,
-    ) -> Result<(), CudaError> {
-        let parts: [(ValueKind, Rc<dyn CopyTarget>); 3] = [
-            (ValueKind::Inputs, Rc::clone(&self.inputs) as Rc<dyn CopyTarget>),
-            (ValueKind::Bits, Rc::clone(&self.bits) as Rc<dyn CopyTarget>),
-            (ValueKind::Dense, Rc::clone(&self.dense) as Rc<dyn CopyTarget>),
-        ];
-        let after = Rc::new(streams.compute.record()?);
-        for (kind, target) in parts {
-            let (shape, witness) = (Arc::clone(&work.shape), Arc::clone(&work.witness));
-            let transfer = Transfer {
-                source: Arc::new(Values { shape, witness, kind }),
-                source_offset: 0,
-                bytes: target.size_bytes(),
-                target,
-                target_offset: 0,
-                after: Rc::clone(&after),
-            };
-            stager.submit(transfer, &streams.copies, ticket, false)?;
-        }
-        Ok(())
-    }
-}
-
-/// The end of what was given to a stream; none if it cannot be marked, since then the context is lost.
-fn end_of(stream: &Stream) -> Vec<Rc<Event>> {
-    stream.record().into_iter().map(Rc::new).collect()
 }
 
 fn missing(what: &str) -> CudaError {

@@ -204,12 +204,8 @@ impl Residents {
             let buffers = QueryBuffers::new(query, length, &memory)?;
             let ticket = Ticket::default();
             let range = QueryRange { srs, indices, query, start: 0, length };
-            let route = Route {
-                copies: &self.stream,
-                after: Rc::new(self.stream.record()?),
-                ticket: &ticket,
-                is_urgent,
-            };
+            let route =
+                Route { copies: &self.stream, after: stager.mark(&self.stream)?, ticket: &ticket, is_urgent };
             buffers.fill(&range, &route, stager)?;
             loading.push(ticket.clone());
             known.queries.insert(query, Resident { buffers, loading: ticket });
@@ -286,7 +282,7 @@ fn load_shape(
         target: Rc::clone(image.image()) as Rc<dyn CopyTarget>,
         target_offset: 0,
         bytes,
-        after: Rc::new(stream.record()?),
+        after: stager.mark(stream)?,
     };
     stager.submit(transfer, stream, &loading, is_urgent)?;
     Ok(ResidentShape { shape: Arc::clone(shape), image, loading })

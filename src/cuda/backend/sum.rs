@@ -9,7 +9,7 @@ use super::lane::Streams;
 use super::resident::{num_points, Points, QueryBuffers, QueryRange, Route, TargetMemory};
 use super::sources::VariableIndices;
 use super::{Shared, SharedBuffer};
-use crate::cuda::msm::{MsmKernels, MsmSum, Scalars, WindowSums};
+use crate::cuda::msm::{launches_at_end, launches_per_chunk, MsmKernels, MsmSum, Scalars, WindowSums};
 use crate::cuda::staging::{Stager, Ticket};
 use crate::cuda::{CudaError, DeviceBuffer, Event, Reservation, Stream};
 use crate::groth16::srs::QuotientBasis;
@@ -35,7 +35,7 @@ pub enum SumValues {
     Witness(SharedBuffer<blst_fr>),
 }
 
-/// A sum that is in the stream.
+/// A sum that is wholly in the stream.
 pub enum WindowSum {
     G1(WindowSums<blst_p1_affine>),
     G2(WindowSums<blst_p2_affine>),
@@ -87,15 +87,9 @@ impl SumInputs {
         (0..num_sums).map(open).collect()
     }
 
-    /// Adds points `start..start + length` of the query, which lie in `buffers` from `offset` on.
-    pub fn add(
-        &self,
-        sum: &mut OpenSum,
-        buffers: &QueryBuffers,
-        offset: usize,
-        start: usize,
-        length: usize,
-    ) -> Result<(), CudaError> {
+    /// Adds points of the query to one sum.
+    pub fn add(&self, sum: &mut OpenSum, arrived: &Arrived<'_>) -> Result<(), CudaError> {
+        let &Arrived { buffers, offset, start, length } = arrived;
         let index = match &buffers.indices {
             Some(indices) => Some(indices.part(offset, length)?),
             None => None,
@@ -128,34 +122,75 @@ impl OpenSum {
     }
 }
 
-/// Puts a whole sum into the stream. All its points are on the device.
-pub fn launch_resident_sum(
-    inputs: SumInputs,
-    buffers: &QueryBuffers,
-    streams: &Streams,
-    reservation: &Reservation,
-    msm: &MsmKernels,
-) -> Result<WindowSum, CudaError> {
-    let mut sum = inputs.open(streams, reservation, msm)?;
-    let num_points = inputs.num_points();
-    let chunk_points = inputs.chunk_points();
-    for start in (0..num_points).step_by(chunk_points) {
-        inputs.add(&mut sum, buffers, start, start, chunk_points.min(num_points - start))?;
-    }
-    sum.finish()
+/// Points that are on the device: so many from the query's `start`-th on, which lie in the buffers from `offset` on.
+pub struct Arrived<'c> {
+    pub buffers: &'c QueryBuffers,
+    pub offset: usize,
+    pub start: usize,
+    pub length: usize,
 }
 
-/// A sum whose points are copied chunk by chunk.
-pub struct StreamedSum {
+/// Where the points of a sum are, and how many of them are added.
+pub enum SumPoints {
+    Resident { buffers: QueryBuffers, num_added: usize },
+    Streamed(Chunks),
+}
+
+impl SumPoints {
+    /// The chunk that is to be added next, if it is on the device.
+    pub fn arrived(&self, inputs: &SumInputs) -> Option<Arrived<'_>> {
+        match self {
+            Self::Resident { buffers, num_added } => {
+                let (offset, start) = (*num_added, *num_added);
+                let length = inputs.chunk_points().min(inputs.num_points() - start);
+                (length > 0).then_some(Arrived { buffers, offset, start, length })
+            }
+            Self::Streamed(chunks) => chunks.arrived(),
+        }
+    }
+
+    /// What has [arrived](Self::arrived) is being added by launches in `compute`.
+    pub fn pass_on(
+        &mut self,
+        inputs: &SumInputs,
+        compute: &Stream,
+        copies: &Stream,
+        stager: &mut Stager,
+    ) -> Result<(), CudaError> {
+        match self {
+            Self::Resident { num_added, .. } => {
+                *num_added = inputs.num_points().min(*num_added + inputs.chunk_points());
+                Ok(())
+            }
+            Self::Streamed(chunks) => chunks.pass_on(inputs, compute, copies, stager),
+        }
+    }
+
+    /// Whether launches that add them are in the stream for all points.
+    pub fn are_added(&self, inputs: &SumInputs) -> bool {
+        match self {
+            Self::Resident { num_added, .. } => *num_added == inputs.num_points(),
+            Self::Streamed(chunks) => chunks.are_added(),
+        }
+    }
+}
+
+/// A partition's own sum: chunk by chunk, as its points arrive and the stream has room.
+pub struct DrivenSum {
     inputs: SumInputs,
     sum: OpenSum,
-    chunks: Chunks,
+    points: SumPoints,
 }
 
-impl StreamedSum {
-    /// Allocates the chunks and starts filling them. `track` is told of every ticket.
+/// Of a chunk besides its addition: two marks, each an event and a host function.
+const LAUNCHES_PER_MARKS: u64 = 4;
+
+impl DrivenSum {
+    /// `resident`: the points, where they are on the device. Else allocates chunks and starts filling them; `track` is told
+    /// of every ticket.
     pub fn begin(
         inputs: SumInputs,
+        resident: Option<QueryBuffers>,
         streams: &Streams,
         reservation: &Reservation,
         shared: &mut Shared,
@@ -163,21 +198,40 @@ impl StreamedSum {
     ) -> Result<Self, CudaError> {
         let sum = inputs.open(streams, reservation, &shared.msm)?;
         let memory = TargetMemory { reservation, compute: &streams.compute };
-        let chunks = Chunks::begin(&inputs, &memory, &streams.copies, &mut shared.stager, track)?;
-        Ok(Self { inputs, sum, chunks })
+        let points = match resident {
+            Some(buffers) => SumPoints::Resident { buffers, num_added: 0 },
+            None => {
+                let stager = &mut shared.stager;
+                SumPoints::Streamed(Chunks::begin(&inputs, &memory, &streams.copies, stager, track)?)
+            }
+        };
+        Ok(Self { inputs, sum, points })
     }
 
     pub fn query(&self) -> Query {
         self.inputs.query
     }
 
-    /// Adds every chunk that has arrived and starts filling it again; `true` when all points are added.
-    pub fn drive(&mut self, streams: &Streams, stager: &mut Stager) -> Result<bool, CudaError> {
-        let Self { inputs, sum, chunks } = self;
-        let Streams { compute, copies, .. } = streams;
-        chunks.drive(inputs, compute, copies, stager, |buffers, start, length| {
-            inputs.add(sum, buffers, 0, start, length)
-        })
+    /// Adds what has arrived, as far as the stream has room; `true` when all points are added, and the rest of the sum has
+    /// room as well.
+    pub fn drive(&mut self, streams: &mut Streams, shared: &mut Shared) -> Result<bool, CudaError> {
+        let Self { inputs, sum, points } = self;
+        let Streams { compute, copies, ahead, .. } = streams;
+        let msm = inputs.plan.msm(inputs.query);
+        let num_launches = LAUNCHES_PER_MARKS + launches_per_chunk(&msm);
+        ahead.strike_off_passed()?;
+        while let Some(arrived) = points.arrived(inputs) {
+            if !ahead.has_room(num_launches) {
+                return Ok(false);
+            }
+            inputs.add(sum, &arrived)?;
+            points.pass_on(inputs, compute, copies, &mut shared.stager)?;
+            // Behind the last chunk the end of the stage wakes the actor, and a sum of one chunk is not held up.
+            if !points.are_added(inputs) {
+                ahead.mark(compute, &shared.waker, num_launches)?;
+            }
+        }
+        Ok(points.are_added(inputs) && ahead.has_room(launches_at_end(&msm)))
     }
 
     /// Puts the rest of the sum into the stream.
@@ -194,6 +248,7 @@ pub struct Chunks {
     /// Points before it are on their way or added.
     next_point: usize,
     num_added: usize,
+    num_points: usize,
 }
 
 struct Chunk {
@@ -213,14 +268,14 @@ impl Chunks {
         mut track: impl FnMut(&Ticket),
     ) -> Result<Self, CudaError> {
         let num_points = inputs.num_points();
-        let mut chunks = Self { chunks: Vec::new(), turn: 0, next_point: 0, num_added: 0 };
+        let mut chunks = Self { chunks: Vec::new(), turn: 0, next_point: 0, num_added: 0, num_points };
         while chunks.chunks.len() < 2 && chunks.next_point < num_points {
             let length = inputs.chunk_points().min(num_points - chunks.next_point);
             let buffers = QueryBuffers::new(inputs.query, length, memory)?;
             let mut chunk = Chunk { buffers, ticket: Ticket::default(), range: (0, 0) };
             track(&chunk.ticket);
             // The memory is there when the device gets to this point.
-            let allocated = memory.compute.record()?;
+            let allocated = stager.mark(memory.compute)?;
             chunks.fill(inputs, &mut chunk, length, allocated, copies, stager)?;
             chunks.chunks.push(chunk);
         }
@@ -232,45 +287,49 @@ impl Chunks {
         inputs: &SumInputs,
         chunk: &mut Chunk,
         length: usize,
-        after: Event,
+        after: Rc<Event>,
         copies: &Stream,
         stager: &mut Stager,
     ) -> Result<(), CudaError> {
         let SumInputs { srs, indices, query, is_urgent, .. } = inputs;
         let range = QueryRange { srs, indices, query: *query, start: self.next_point, length };
-        let route = Route { copies, after: Rc::new(after), ticket: &chunk.ticket, is_urgent: *is_urgent };
+        let route = Route { copies, after, ticket: &chunk.ticket, is_urgent: *is_urgent };
         chunk.buffers.fill(&range, &route, stager)?;
         chunk.range = (self.next_point, length);
         self.next_point += length;
         Ok(())
     }
 
-    /// Has every chunk that has arrived added by `add` (to `compute`, with its first point and their number) and starts filling
-    /// it again; `true` when all points are added.
-    pub fn drive(
+    /// The chunk that is to be added next, if it has arrived.
+    pub fn arrived(&self) -> Option<Arrived<'_>> {
+        let chunk = self.chunks.get(self.turn).filter(|chunk| !self.are_added() && chunk.ticket.is_done())?;
+        let (start, length) = chunk.range;
+        Some(Arrived { buffers: &chunk.buffers, offset: 0, start, length })
+    }
+
+    /// What has [arrived](Self::arrived) is being added by launches in `compute`; its buffers are filled again behind them.
+    pub fn pass_on(
         &mut self,
         inputs: &SumInputs,
         compute: &Stream,
         copies: &Stream,
         stager: &mut Stager,
-        mut add: impl FnMut(&QueryBuffers, usize, usize) -> Result<(), CudaError>,
-    ) -> Result<bool, CudaError> {
-        let num_points = inputs.num_points();
-        while self.num_added < num_points && self.chunks[self.turn].ticket.is_done() {
-            let (start, length) = self.chunks[self.turn].range;
-            add(&self.chunks[self.turn].buffers, start, length)?;
-            self.num_added += length;
-            let turn = self.turn;
-            self.turn = (turn + 1) % self.chunks.len();
-            let next_length = inputs.chunk_points().min(num_points - self.next_point);
-            if next_length > 0 {
-                // The next copies into this chunk come after the additions that read it.
-                let added = compute.record()?;
-                let mut chunk = self.chunks.remove(turn);
-                self.fill(inputs, &mut chunk, next_length, added, copies, stager)?;
-                self.chunks.insert(turn, chunk);
-            }
+    ) -> Result<(), CudaError> {
+        let turn = self.turn;
+        self.num_added += self.chunks[turn].range.1;
+        self.turn = (turn + 1) % self.chunks.len();
+        let next_length = inputs.chunk_points().min(self.num_points - self.next_point);
+        if next_length > 0 {
+            let added = stager.mark(compute)?;
+            let mut chunk = self.chunks.remove(turn);
+            self.fill(inputs, &mut chunk, next_length, added, copies, stager)?;
+            self.chunks.insert(turn, chunk);
         }
-        Ok(self.num_added == num_points)
+        Ok(())
+    }
+
+    /// Whether launches that add them are in the stream for all points.
+    pub fn are_added(&self) -> bool {
+        self.num_added == self.num_points
     }
 }

@@ -6,9 +6,7 @@ use std::rc::Rc;
 
 use super::affine::{Items, Points};
 use super::{CurvePoint, GroupKernels, Kernels, Marks, Scalars, WindowSums};
-use crate::cuda::{
-    Arguments, CudaError, DeviceBuffer, DeviceSlice, Event, LaunchShape, PinnedBuffer, Reservation, Stream,
-};
+use crate::cuda::{Arguments, CudaError, DeviceBuffer, DeviceSlice, Event, LaunchShape, Reservation, Stream};
 use crate::policy::msm_plan::{Group, MsmPlan, ACCUMULATE_THREADS, MERGE_THREADS, RECORD_BYTES};
 
 /// `REDUCE_THREADS` of `kernels/math/msm_reduce.cuh`.
@@ -90,11 +88,24 @@ pub struct MsmSum<P: CurvePoint> {
     window_sums: DeviceBuffer<u8>,
     /// Its own, or in common with others.
     pub(super) buffers: Rc<Buffers>,
-    result: PinnedBuffer<u8>,
     /// All buckets are identities.
     is_fresh: bool,
     marks: Option<Marks>,
     _points: PhantomData<P>,
+}
+
+/// Launches, fills and copies with which [`MsmSum::add`] adds a chunk, at most. The driver queues so many of them and no more.
+pub fn launches_per_chunk(plan: &MsmPlan) -> u64 {
+    // The digits; then for partitions and for buckets a fill, the sizes, three steps of their sums, and the terms.
+    let sort = 1 + 2 * 6;
+    let levels = u64::from(plan.affine_levels);
+    let merges = plan.slot_lists(plan.accumulate_blocks(plan.max_terms(), u64::MAX)).len() as u64;
+    sort + 3 * levels + plan.window_ranges().len() as u64 * (levels + 1 + merges)
+}
+
+/// Those with which [`MsmSum::finish`] ends a sum.
+pub fn launches_at_end(plan: &MsmPlan) -> u64 {
+    u64::from(plan.join_levels()) + 3
 }
 
 pub(super) fn shape(blocks: u64, threads_per_block: u32) -> LaunchShape {
@@ -117,7 +128,6 @@ impl<P: CurvePoint> MsmSum<P> {
         let buckets: DeviceBuffer<u8> = bytes(plan.total_buckets(), plan.group.sum_bytes())?;
         buckets.fill_bytes(0)?;
         let window_sums = bytes(plan.num_windows().into(), plan.group.window_sum_bytes())?;
-        let result = kernels.results.borrow_mut().take(window_sums.len())?;
         Ok(Self {
             kernels,
             stream,
@@ -125,7 +135,6 @@ impl<P: CurvePoint> MsmSum<P> {
             buckets,
             window_sums,
             buffers,
-            result,
             is_fresh: true,
             marks: None,
             _points: PhantomData,
@@ -272,8 +281,9 @@ impl<P: CurvePoint> MsmSum<P> {
         unsafe { kernels.merge.launch(&self.stream, shape(blocks as u64, MERGE_THREADS as u32), arguments) }
     }
 
-    /// Enqueues what is left: the buckets to one point per window, and those to pinned memory. The device memory is
-    /// freed in the stream's order, what others have in common with the last of them.
+    /// Enqueues what is left: the buckets to one point per window, and those to pinned memory, which is made, and that
+    /// blocks, where no earlier sum left any. The device memory is freed in the stream's order, what others have in common
+    /// with the last of them.
     ///
     /// # Errors
     /// The driver's failure.
@@ -282,7 +292,8 @@ impl<P: CurvePoint> MsmSum<P> {
         self.mark("group")?;
         self.join_groups()?;
         self.mark("join")?;
-        let pending = self.window_sums.read_pinned(self.result)?;
+        let result = self.kernels.results.borrow_mut().take(self.window_sums.len())?;
+        let pending = self.window_sums.read_pinned(result)?;
         Ok(WindowSums::new(self.kernels, self.plan, pending, self.marks))
     }
 
@@ -311,5 +322,25 @@ impl<P: CurvePoint> MsmSum<P> {
         let shape = shape(plan.num_windows().into(), MAX_PARTS);
         // SAFETY: the kernel's arguments. The nodes left are those of the windows, two for each wide one.
         unsafe { kernels.finish.launch(&self.stream, shape, arguments) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::msm_plan::MIN_WINDOW_BITS;
+
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_added_by_few_launches() {
+        for group in [Group::G1, Group::G2] {
+            for (points_log2, window_bits) in [(0, MIN_WINDOW_BITS), (10, 10), (20, 16), (24, 20), (26, 23)] {
+                let plan = MsmPlan::new(group, 1 << points_log2, window_bits);
+                let windows = u64::from(plan.num_windows());
+                assert!((15..=18).contains(&launches_per_chunk(&plan.without_affine())), "{plan:?}");
+                assert!(launches_per_chunk(&plan) <= 13 + 18 + 11 * windows, "{plan:?}");
+                assert!((3..=24).contains(&launches_at_end(&plan)), "{plan:?}");
+            }
+        }
     }
 }

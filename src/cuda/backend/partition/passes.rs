@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Begun, Mark, Partition, Work};
 use crate::backend::Stage;
+use crate::cuda::backend::lane::Streams;
 use crate::cuda::backend::sources::VariableIndices;
 use crate::cuda::backend::sum::WindowSum;
 use crate::cuda::Event;
@@ -35,7 +36,9 @@ pub struct PassWork {
 
 impl Partition {
     /// Frees its device memory: after the sum over `h` only the packed witness is left of it, which a pass copies anew.
-    pub fn park(&mut self) {
+    pub fn park(&mut self, streams: &mut Streams) {
+        // The pass does not ask how many values are dense.
+        self.give_replies_back(streams);
         self.witness = None;
         self.packed = None;
         debug_assert_eq!(self.used_bytes(), 0, "nothing else is left after the sum over h");
@@ -73,7 +76,7 @@ impl Partition {
     }
 
     /// The pass has put its sum into the stream, between these events. After the last one it is on its own.
-    pub fn give_pass_sum(&mut self, query: Query, windows: WindowSum, begun: Rc<Event>, end: Event) {
+    pub fn give_pass_sum(&mut self, query: Query, windows: WindowSum, begun: Rc<Event>, end: Rc<Event>) {
         self.keep_sum(query, windows);
         self.marks.push_back(Mark { stage: query.stage(), begun: Begun::Pass(begun), end });
         self.standing = if query == Query::BG2 { Standing::Alone } else { Standing::Member };

@@ -35,7 +35,7 @@ impl Partition {
         match self.plan.evaluation {
             Evaluation::Host => {
                 let inputs_bytes = shape.num_inputs() * SCALAR_BYTES;
-                let after = Rc::new(compute.record()?);
+                let after = stager.mark(compute)?;
                 for (kind, target_offset, bytes) in [
                     (ValueKind::Inputs, 0, inputs_bytes),
                     (ValueKind::Aux, inputs_bytes, shape.num_aux() * SCALAR_BYTES),
@@ -110,7 +110,7 @@ impl Partition {
                 target: Rc::clone(&buffer) as Rc<dyn CopyTarget>,
                 target_offset: 0,
                 bytes: self.work.shape.num_rows() * SCALAR_BYTES,
-                after: Rc::new(streams.compute.record()?),
+                after: shared.stager.mark(&streams.compute)?,
             };
             shared.stager.submit(transfer, &streams.copies, &ticket, streams.is_urgent)?;
             buffers.push(buffer);
