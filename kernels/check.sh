@@ -61,7 +61,7 @@ spills() {
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     for arch in $(echo "${CUZK_CUDA_ARCHS:-80,86,89,90,120}" | tr , ' '); do
-        for file in ntt quotient msm_g1 spmv; do
+        for file in ntt quotient lagrange msm_g1 spmv; do
             # As build.rs: what the file asks for.
             options=$(sed -n 's|^// nvcc: ||p' "kernels/$file.cu")
             # shellcheck disable=SC2086

@@ -72,8 +72,8 @@ impl Default for DaemonConfig {
             max_calls: 4096,
             max_calls_per_s: 0,
             max_calls_per_s_per_connection: 0,
-            max_bytes_in_flight: ByteSize(4 << 30),
-            max_bytes_per_connection: ByteSize(2 << 30),
+            max_bytes_in_flight: ByteSize(8 << 30),
+            max_bytes_per_connection: ByteSize(4 << 30),
             max_header_bytes: ByteSize(16 << 10),
             slow_client_limit_s: 30,
         }
