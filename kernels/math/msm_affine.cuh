@@ -26,6 +26,9 @@ constexpr uint32_t PAIR_THREADS = 32;
 constexpr uint32_t MAX_PAIRS = 256;
 constexpr uint32_t MIN_PAIRS = 8;
 
+// Buckets for each of a warp's results, above which they are searched for by results: most are empty.
+constexpr uint32_t SPARSE_BUCKETS = 16;
+
 // Items of a pair, as references to points; twice the same where there is one alone.
 struct PointPair {
     uint32_t first, second;
@@ -133,19 +136,32 @@ static __device__ __forceinline__ void note_runs(PairBlock &block, const uint32_
     __syncwarp();
     uint32_t first_bucket = run_of(halved, num_buckets, first_result);
     uint32_t last_bucket = run_of(halved, num_buckets, first_result + num_results - 1);
-    // The last results of odd runs. Several are asked for at a time, since each is waited for.
-    for (uint32_t from = first_bucket; from <= last_bucket; from += 32 * AT_A_TIME) {
-        uint32_t length[AT_A_TIME], result[AT_A_TIME];
-        CUZK_UNROLL
-        for (uint32_t k = 0; k < AT_A_TIME; k++) {
-            uint32_t bucket = min(from + 32 * k + lane, last_bucket);
-            length[k] = offsets[bucket + 1] - offsets[bucket];
-            result[k] = halved[bucket + 1] - 1 - first_result;
+    // The last results of odd runs.
+    auto note = [&](uint32_t length, uint32_t last_result) {
+        uint32_t result = last_result - first_result;
+        if (length % 2 == 1 && result < num_results)
+            atomicOr(&block.singles[result / WARP_THREADS], 1u << result % WARP_THREADS);
+    };
+    uint32_t range = last_bucket - first_bucket + 1;
+    if (range <= SPARSE_BUCKETS * num_results) {
+        // Several are asked for at a time, since each is waited for.
+        for (uint32_t from = 0; from < range; from += 32 * AT_A_TIME) {
+            uint32_t length[AT_A_TIME], last_result[AT_A_TIME];
+            CUZK_UNROLL
+            for (uint32_t k = 0; k < AT_A_TIME; k++) {
+                uint32_t bucket = min(first_bucket + from + 32 * k + lane, last_bucket);
+                length[k] = offsets[bucket + 1] - offsets[bucket];
+                last_result[k] = halved[bucket + 1] - 1;
+            }
+            CUZK_UNROLL
+            for (uint32_t k = 0; k < AT_A_TIME; k++)
+                note(length[k], last_result[k]);
         }
-        CUZK_UNROLL
-        for (uint32_t k = 0; k < AT_A_TIME; k++)
-            if (length[k] % 2 == 1 && result[k] < num_results)
-                atomicOr(&block.singles[result[k] / WARP_THREADS], 1u << result[k] % WARP_THREADS);
+    } else {
+        for (uint32_t result = lane; result < num_results; result += 32) {
+            uint32_t bucket = first_bucket + run_of(halved + first_bucket, range, first_result + result);
+            note(offsets[bucket + 1] - offsets[bucket], halved[bucket + 1] - 1);
+        }
     }
     __syncwarp();
     // Two items for each result, less one for each that has one alone.
