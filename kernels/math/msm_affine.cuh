@@ -121,7 +121,7 @@ struct WarpPairs {
 
 // Fills `singles` and `items` for the results from `first_result` on, num_results > 0 of them. All lanes of the warp.
 template <class L>
-static __device__ __forceinline__ void note_runs(PairBlock &block, const uint32_t *__restrict__ offsets,
+static __device__ __noinline__ void note_runs(PairBlock &block, const uint32_t *__restrict__ offsets,
                                                  const uint32_t *__restrict__ halved, uint32_t num_buckets,
                                                  uint32_t first_result, uint32_t num_results)
 {

@@ -408,6 +408,8 @@ mod tests {
             let bound = (0..level).fold(terms, |items, _| halved_items(items, buckets));
             prop_assert!(runs.iter().sum::<u64>() <= bound);
             prop_assert!(plan.max_halved(level + 1) <= plan.max_halved(level));
+            // Whole steps of a warp.
+            prop_assert_eq!(plan.max_halved(level) % u64::from(PAIR_THREADS), 0);
         }
 
         #[test]

@@ -102,8 +102,8 @@ impl<P: CurvePoint> MsmSum<P> {
         let arguments = items.arguments().slice(halved.offsets).u32(items.num_buckets());
         let arguments = arguments.u32(last.into()).slice(sums);
         // SAFETY: the kernel's arguments. There are at most `max_items` results, which the blocks suffice for and the
-        // level's points have room for in whole steps: the plan has the most of all ranges and levels. The items are the terms, whose
-        // references are below the number of points, or lie in the other level's points.
+        // level's points have room for, in whole steps of a warp: the plan has the most of all ranges and levels. The
+        // items are the terms, whose references are below the number of points, or lie in the other level's points.
         unsafe { kernels.pairs.launch(&self.stream, shape(blocks, PAIR_THREADS), arguments) }
     }
 }
