@@ -10,8 +10,8 @@
 //   invert     each thread's product, those of a warp together
 //   backward   1/d_j from the inverse of d_0 ... d_j and the product d_0 ... d_(j-1); the sum of pair j
 //
-// A block is one warp, which waits for no other. Its results are neighbours, in each step of its loops and all together:
-// what it reads and writes in order comes in whole lines.
+// A block is one warp, which waits for no other. Its results are neighbours, in each step of its loops and all
+// together: what it reads and writes in order comes in whole lines.
 //
 // 5M + 1S for each result (1698 w for Fp), plus an inversion in each thread, which takes as long as five steps.
 #pragma once
