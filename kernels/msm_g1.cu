@@ -10,13 +10,13 @@ using namespace cuzk;
 // Sums as all kernels but the hot one see them.
 using Sum = Xyzz<FpCalled>;
 
-extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 16)
     msm_g1_pairs(const G1Affine *__restrict__ points, const uint32_t *__restrict__ entries,
                  const uint32_t *__restrict__ offsets, const uint32_t *__restrict__ halved, uint32_t num_buckets,
-                 G1Affine *__restrict__ sums)
+                 uint32_t last, G1Affine *__restrict__ sums)
 {
-    __shared__ PairBlock<G1Lanes> block;
-    add_pairs<G1Lanes>(points, entries, offsets, halved, num_buckets, sums, block);
+    __shared__ PairBlock block;
+    add_pairs<G1Lanes>(points, entries, offsets, halved, num_buckets, last, sums, block);
 }
 
 extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 3)

@@ -6,13 +6,13 @@
 
 using namespace cuzk;
 
-extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 3)
+extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 12)
     msm_g2_pairs(const G2Affine *__restrict__ points, const uint32_t *__restrict__ entries,
                  const uint32_t *__restrict__ offsets, const uint32_t *__restrict__ halved, uint32_t num_buckets,
-                 G2Affine *__restrict__ sums)
+                 uint32_t last, G2Affine *__restrict__ sums)
 {
-    __shared__ PairBlock<G2Lanes> block;
-    add_pairs<G2Lanes>(points, entries, offsets, halved, num_buckets, sums, block);
+    __shared__ PairBlock block;
+    add_pairs<G2Lanes>(points, entries, offsets, halved, num_buckets, last, sums, block);
 }
 
 extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 3)

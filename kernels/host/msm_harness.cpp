@@ -102,13 +102,16 @@ void add_windows(const Case &c, Launcher launch, const Range &range, const typen
     const uint32_t *references = entries.data(), *runs = offsets.data() + range.first_bucket;
     uint32_t max_items = range.max_items;
     std::vector<typename A::Point> level_points;
+    uint32_t levels_left = c.affine_levels;
     for (const std::vector<uint32_t> &level : halved) {
         const uint32_t *halved_runs = level.data() + range.first_bucket;
         max_items = (max_items + min(max_items, range.num_buckets)) / 2;
-        auto sums = device_array<typename A::Point>(max_items);
+        auto sums = device_array<typename A::Point>(ceil_div(max_items, PAIR_THREADS) * PAIR_THREADS);
         uint32_t blocks = ceil_div(max_items, MAX_PAIRS * (PAIR_THREADS / A::LANES));
         blocks = max(ceil_div(blocks, c.resident_blocks), 1u) * c.resident_blocks;
-        launch(blocks, PAIR_THREADS, K::pairs, items, references, runs, halved_runs, range.num_buckets, sums.data());
+        uint32_t last = --levels_left == 0;
+        launch(blocks, PAIR_THREADS, K::pairs, items, references, runs, halved_runs, range.num_buckets, last,
+               sums.data());
         level_points = std::move(sums);
         items = level_points.data();
         references = nullptr;

@@ -191,19 +191,32 @@ struct Together {
     static CUZK_HD bool any(bool condition) { return condition; }
 };
 
+// Fields that have no cheaper difference for a factor of a product; Fp has one.
+template <class F>
+CUZK_HD F loose_difference(const F &a, const F &b)
+{
+    return a - b;
+}
+
 // Affine addition with an inversion shared by a batch, in two steps. `affine_pair_denominator` classifies the
 // pair and gives the factor that enters the batch's product; it is never zero. `affine_pair_sum` takes its
 // inverse. Slope and sum: the chord (y2 - y1)/(x2 - x1) or the tangent 3 x^2/(2 y). 2M + 1S (tangent 2M + 2S).
 // No branch in either divides threads that must stay together.
-enum AffinePair : uint32_t { PAIR_CHORD, PAIR_TANGENT, PAIR_CANCELS, PAIR_FIRST, PAIR_SECOND };
+//
+// PAIR_KNOWN: the sum needs no slope, and is p, which `affine_pair_denominator` sees to.
+enum AffinePair : uint32_t { PAIR_CHORD, PAIR_TANGENT, PAIR_KNOWN };
 
 template <class F>
-CUZK_HD AffinePair affine_pair_denominator(F &denominator, const Affine<F> &p, const Affine<F> &q)
+CUZK_HD AffinePair affine_pair_denominator(F &denominator, Affine<F> &p, const Affine<F> &q)
 {
     bool no_p = is_marker_zero(p.x) & is_marker_zero(p.y), no_q = is_marker_zero(q.x) & is_marker_zero(q.y);
     F d = q.x - p.x;
     bool same_x = is_zero(d), same_y = is_zero(q.y - p.y);
-    AffinePair pair = no_q ? PAIR_FIRST : no_p ? PAIR_SECOND : !same_x ? PAIR_CHORD : same_y ? PAIR_TANGENT : PAIR_CANCELS;
+    AffinePair pair = no_p | no_q ? PAIR_KNOWN : !same_x ? PAIR_CHORD : same_y ? PAIR_TANGENT : PAIR_KNOWN;
+    if (no_p)
+        p = q;
+    else if (pair == PAIR_KNOWN && !no_q)
+        p = Affine<F>{};
     if (pair == PAIR_CHORD)
         denominator = d;
     else if (pair == PAIR_TANGENT)
@@ -217,7 +230,7 @@ template <class F>
 CUZK_HD Affine<F> affine_pair_sum(AffinePair pair, const F &inverse_denominator, const Affine<F> &p,
                                   const Affine<F> &q)
 {
-    F numerator = q.y - p.y;
+    F numerator = loose_difference(q.y, p.y);
     if (Together<F>::any(pair == PAIR_TANGENT)) {
         F xx = square(p.x);
         F triple = twice(xx) + xx;
@@ -227,13 +240,9 @@ CUZK_HD Affine<F> affine_pair_sum(AffinePair pair, const F &inverse_denominator,
     F slope = numerator * inverse_denominator;
     Affine<F> sum;
     sum.x = square(slope) - p.x - q.x;
-    sum.y = slope * (p.x - sum.x) - p.y;
-    if (pair == PAIR_FIRST)
+    sum.y = slope * loose_difference(p.x, sum.x) - p.y;
+    if (pair == PAIR_KNOWN)
         sum = p;
-    else if (pair == PAIR_SECOND)
-        sum = q;
-    else if (pair == PAIR_CANCELS)
-        sum = Affine<F>{};
     return sum;
 }
 

@@ -19,10 +19,12 @@
 // For what is rarely run, or too long to repeat at every use: a real call keeps it out of the hot code.
 #define CUZK_HD_CALL static __host__ __device__ __noinline__
 #define CUZK_UNROLL _Pragma("unroll")
+#define CUZK_ROLLED _Pragma("unroll 1")
 #else
 #define CUZK_HD inline
 #define CUZK_HD_CALL static inline
 #define CUZK_UNROLL
+#define CUZK_ROLLED
 #endif
 
 #if defined(__CUDA_ARCH__)

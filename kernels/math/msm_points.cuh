@@ -5,6 +5,7 @@
 #pragma once
 
 #include "digits.cuh"
+#include "fp_inverse_warp.cuh"
 #include "fp2_pair.cuh"
 #include "msm_scan.cuh"
 
@@ -22,8 +23,13 @@ struct G1Lanes {
 
     static __device__ __forceinline__ Fp load(const Fp *from) { return *from; }
     static __device__ __forceinline__ void store(Fp *to, const Fp &a) { *to = a; }
-    static __device__ __forceinline__ Fp field_inverse(const Fp &a) { return inverse(a); }
+    static __device__ __forceinline__ Fp field_inverse_together(const Fp &a) { return fp_inverse_together(a); }
     static __device__ __forceinline__ Fp &own(Fp &a) { return a; }
+    // Whether d = x2 - x1 (a loose difference) may be zero, or one of x1 and x2 an identity's: by their lowest limbs.
+    static __device__ __forceinline__ bool may_be_special(const Fp &d, const Fp &x1, const Fp &x2)
+    {
+        return fp_may_be_zero_loose(d) | (x1.limb[0] == 0) | (x2.limb[0] == 0);
+    }
 };
 
 struct G2Lanes {
@@ -41,11 +47,18 @@ struct G2Lanes {
         reinterpret_cast<Fp *>(to)[holds_c1()] = a.own;
     }
     static __device__ __forceinline__ Fp &own(Fp2Half &a) { return a.own; }
+    // As in G1, if it may be so in both coordinates.
+    static __device__ __forceinline__ bool may_be_special(const Fp2Half &d, const Fp2Half &x1, const Fp2Half &x2)
+    {
+        uint32_t own = (uint32_t)(d.own.limb[0] == 0 || d.own.limb[0] == FP_P[0]) |
+                       (uint32_t)(x1.own.limb[0] == 0) << 1 | (uint32_t)(x2.own.limb[0] == 0) << 2;
+        return (own & __shfl_xor_sync(0xffffffff, own, 1)) != 0;
+    }
     // The conjugate over the norm, as in fp2.cuh. Both lanes invert the norm.
-    static __device__ __forceinline__ Fp2Half field_inverse(const Fp2Half &a)
+    static __device__ __forceinline__ Fp2Half field_inverse_together(const Fp2Half &a)
     {
         Fp squared = fp_sqr(a.own);
-        Fp norm_inverse = inverse(squared + partner(squared));
+        Fp norm_inverse = fp_inverse_together(squared + partner(squared));
         return Fp2Half{fp_mul(holds_c1() ? negate(a.own) : a.own, norm_inverse)};
     }
 };

@@ -156,8 +156,9 @@ struct op_affine_pair {
     static CUZK_HD Out run(const In &in)
     {
         F denominator;
-        AffinePair pair = affine_pair_denominator(denominator, in.a, in.b);
-        return affine_pair_sum(pair, inverse(denominator), in.a, in.b);
+        Affine<F> a = in.a;
+        AffinePair pair = affine_pair_denominator(denominator, a, in.b);
+        return affine_pair_sum(pair, inverse(denominator), a, in.b);
     }
 };
 

@@ -31,9 +31,9 @@ pub const ACCUMULATE_THREADS: u32 = 128;
 /// `MERGE_THREADS` there: slots that one block merges into two.
 pub const MERGE_THREADS: u64 = 64;
 /// `PAIR_THREADS` of `kernels/math/msm_affine.cuh`.
-pub const PAIR_THREADS: u32 = 128;
+pub const PAIR_THREADS: u32 = 32;
 /// `MAX_PAIRS` there.
-const MAX_PAIRS: u64 = 32;
+const MAX_PAIRS: u64 = 256;
 /// Least terms of a sum with affine additions. In G1 they gain a twentieth at 2^26 terms and nothing at 2^24, in G2 a
 /// quarter at 2^24 (benches/RESULTS.md).
 const MIN_AFFINE_TERMS_G1: u64 = 1 << 25;
@@ -260,14 +260,15 @@ impl MsmPlan {
         starts.map(|start| start..(start + per_range).min(num_windows)).collect()
     }
 
-    /// Points that `level` halvings (at least one) leave of the terms of the widest range of windows at most.
+    /// Points that `level` halvings (at least one) leave of the terms of the widest range of windows at most, and what
+    /// fills the last step of a warp: points lie in rows of a step.
     pub fn max_halved(&self, level: u32) -> u64 {
         if level > self.affine_levels {
             return 0;
         }
         let ranges = self.window_ranges();
         let halved = ranges.iter().map(|range| self.halved(range, self.chunk_points, level));
-        halved.max().unwrap_or(0)
+        halved.max().unwrap_or(0).next_multiple_of(PAIR_THREADS.into())
     }
 
     /// Points that `level` halvings leave of `num_points` points' terms in these windows at most.
@@ -407,6 +408,8 @@ mod tests {
             let bound = (0..level).fold(terms, |items, _| halved_items(items, buckets));
             prop_assert!(runs.iter().sum::<u64>() <= bound);
             prop_assert!(plan.max_halved(level + 1) <= plan.max_halved(level));
+            // Whole steps of a warp.
+            prop_assert_eq!(plan.max_halved(level) % u64::from(PAIR_THREADS), 0);
         }
 
         #[test]

@@ -22,7 +22,8 @@ pub(super) struct Items<'b, P: CurvePoint> {
 pub(super) enum Points<'b, P: CurvePoint> {
     /// The sorted terms: references to these points.
     Referred { points: DeviceSlice<'b, P>, entries: DeviceSlice<'b, u32> },
-    /// Points in the items' order, as raw bytes.
+    /// Points in the items' order, as raw bytes. Between affine levels they lie in rows (`kernels/math/msm_affine.cuh`),
+    /// after the last one behind each other.
     InOrder(DeviceSlice<'b, u8>),
 }
 
@@ -83,7 +84,7 @@ impl<P: CurvePoint> MsmSum<P> {
                 offsets: buffers.halved_offsets.part(start, items.offsets.len())?,
                 max_items: plan.halved(windows, num_points.into(), level),
             };
-            self.add_pairs(&items, &halved, sums)?;
+            self.add_pairs(&items, &halved, level == plan.affine_levels, sums)?;
             items = halved;
         }
         Ok(items)
@@ -93,14 +94,16 @@ impl<P: CurvePoint> MsmSum<P> {
         &self,
         items: &Items<'_, P>,
         halved: &Items<'_, P>,
+        last: bool,
         sums: DeviceSlice<'_, u8>,
     ) -> Result<(), CudaError> {
         let kernels = self.group_kernels();
         let blocks = self.plan.pair_blocks(halved.max_items, kernels.resident_pair_blocks);
-        let arguments = items.arguments().slice(halved.offsets).u32(items.num_buckets()).slice(sums);
+        let arguments = items.arguments().slice(halved.offsets).u32(items.num_buckets());
+        let arguments = arguments.u32(last.into()).slice(sums);
         // SAFETY: the kernel's arguments. There are at most `max_items` results, which the blocks suffice for and the
-        // level's points have room for: the plan has the most of all ranges and levels. The items are the terms, whose
-        // references are below the number of points, or lie in the other level's points.
+        // level's points have room for, in whole steps of a warp: the plan has the most of all ranges and levels. The
+        // items are the terms, whose references are below the number of points, or lie in the other level's points.
         unsafe { kernels.pairs.launch(&self.stream, shape(blocks, PAIR_THREADS), arguments) }
     }
 }
