@@ -5,6 +5,8 @@ mod common;
 mod conversation;
 #[path = "actor_gpu_device/faults.rs"]
 mod faults;
+#[path = "actor_gpu_device/gathering.rs"]
+mod gathering;
 #[path = "actor_gpu_device/host.rs"]
 mod host;
 #[path = "actor_gpu_device/memory.rs"]

@@ -51,21 +51,38 @@ pub const PASS_QUERIES: [Query; 4] = [Query::L, Query::A, Query::BG1, Query::BG2
 /// waiting.
 const MOST_PER_CENT: u32 = 85;
 
+/// Partitions proved the one way after which the other is measured anew: once measured beside other work, it would else count
+/// for ever. A pass that gains nothing costs little, one partition by itself less than a hundredth of so many.
+const MEASURED_AGAIN_AFTER: u32 = 64;
+
 /// What was measured of a circuit's sums on one device, of those that a pass takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassGain {
     alone: Option<Duration>,
     /// Of each member.
     shared: Option<Duration>,
+    /// Proved the one way since the other was measured.
+    num_alone: u32,
+    num_shared: u32,
 }
 
 impl PassGain {
-    /// `num_members` partitions (1: one by itself, which streamed too) had their sums in this time, all together.
-    pub fn learn(&mut self, num_members: u32, together: Duration) {
-        match num_members {
-            0 => {}
-            1 => self.alone = Some(together),
-            _ => self.shared = Some(together / num_members),
+    /// A partition that streamed had its sums by itself, in this time.
+    pub fn learn_alone(&mut self, sums: Duration) {
+        self.alone = Some(sums);
+        (self.num_shared, self.num_alone) = (0, self.num_alone + 1);
+        if self.num_alone >= MEASURED_AGAIN_AFTER {
+            (self.shared, self.num_alone) = (None, 0);
+        }
+    }
+
+    /// Its sums were a pass's, and this is its part of the time that they took: of two members at least, for a pass of one has
+    /// another plan than a partition by itself, and shares nothing.
+    pub fn learn_shared(&mut self, own_part: Duration) {
+        self.shared = Some(own_part);
+        (self.num_alone, self.num_shared) = (0, self.num_shared + 1);
+        if self.num_shared >= MEASURED_AGAIN_AFTER {
+            (self.alone, self.num_shared) = (None, 0);
         }
     }
 
@@ -142,6 +159,17 @@ pub fn parking_lanes(policy: BatchPolicy) -> u32 {
     match members_of_batch(policy) {
         0 | 1 => 0,
         members => members,
+    }
+}
+
+/// How many of `num_parked` a pass takes at least that has not the memory for all of them beside what runs. What runs will end,
+/// and those left behind stream all queries once more: so it waits for half of them, unless the first has waited as long
+/// as it may (`is_late`).
+pub fn least_members(num_parked: u32, is_late: bool) -> u32 {
+    if is_late {
+        1
+    } else {
+        num_parked.div_ceil(2).max(1)
     }
 }
 
@@ -366,17 +394,45 @@ mod tests {
         let secs = Duration::from_secs;
         let mut copies_decide = PassGain::default();
         assert!(copies_decide.is_worth_while(), "nothing is known: that is found out");
-        copies_decide.learn(10, secs(2));
+        copies_decide.learn_shared(secs(2) / 10);
         assert!(!copies_decide.is_worth_while(), "what one takes by itself is not known");
-        copies_decide.learn(1, secs(2));
+        copies_decide.learn_alone(secs(2));
         assert!(copies_decide.is_worth_while());
-        copies_decide.learn(2, secs(2));
+        copies_decide.learn_shared(secs(1));
         assert!(copies_decide.is_worth_while(), "also of two");
         let mut sums_decide = PassGain::default();
-        sums_decide.learn(1, secs(3));
+        sums_decide.learn_alone(secs(30));
         assert!(sums_decide.is_worth_while(), "no pass was tried");
-        sums_decide.learn(10, secs(27));
+        sums_decide.learn_shared(secs(27));
         assert!(!sums_decide.is_worth_while(), "a tenth is not worth the waiting");
+    }
+
+    /// A card that was busy with other work while it was measured is not judged by that for ever.
+    #[test]
+    fn what_was_measured_is_measured_again() {
+        let secs = Duration::from_secs;
+        let mut gain = PassGain::default();
+        gain.learn_alone(secs(2));
+        gain.learn_shared(secs(3));
+        for num_alone in 0..MEASURED_AGAIN_AFTER {
+            assert!(!gain.is_worth_while(), "after {num_alone}");
+            gain.learn_alone(secs(2));
+        }
+        assert!(gain.is_worth_while(), "a pass is tried again");
+        gain.learn_shared(secs(1));
+        for num_shared in 1..MEASURED_AGAIN_AFTER {
+            assert!(gain.is_worth_while(), "after {num_shared}");
+            gain.learn_shared(secs(1));
+        }
+        assert!(!gain.is_worth_while(), "and one by itself");
+        gain.learn_alone(secs(2));
+        assert!(gain.is_worth_while());
+    }
+
+    #[test]
+    fn a_pass_that_is_not_late_waits_for_half_of_those_who_wait_for_it() {
+        assert_eq!([1, 2, 3, 10].map(|num_parked| least_members(num_parked, false)), [1, 1, 2, 5]);
+        assert_eq!([1, 2, 10].map(|num_parked| least_members(num_parked, true)), [1, 1, 1]);
     }
 
     #[test]

@@ -14,13 +14,15 @@ use cuzk::policy::shared_pass::{max_members, plan_pass, PASS_QUERIES};
 
 use super::*;
 
-const GB: u64 = 1_000_000_000;
+pub const GB: u64 = 1_000_000_000;
 const CARD: u64 = 20 << 30;
-const BUDGET: u64 = CARD / 10 * 9;
+pub const BUDGET: u64 = CARD / 10 * 9;
+/// For CRITICAL work alone.
+pub const RESERVE: u64 = 64 << 20;
 const LINK_BYTES_PER_S: u64 = 25 * GB;
 /// Of a stage, beside which copies are what counts.
-const SHORT: Duration = Duration::from_millis(1);
-const TEN: u32 = 10;
+pub const SHORT: Duration = Duration::from_millis(1);
+pub const TEN: u32 = 10;
 
 /// A partition of a PoRep of 32 GiB.
 pub fn porep_32g(stage: Duration) -> SimCircuit {
@@ -32,7 +34,7 @@ pub fn porep_32g(stage: Duration) -> SimCircuit {
 }
 
 /// A card of 20 GiB with one lane, to which the fixture's circuit is a PoRep of 32 GiB.
-fn card(fixture: &Fixture, faults: &str, parking_lanes: u32) -> SimConfig {
+pub fn card(fixture: &Fixture, faults: &str, parking_lanes: u32) -> SimConfig {
     let mut config = sim(faults);
     config.memory_bytes = CARD;
     config.layout = LaneLayout { normal: 1, critical: 1, critical_preempts: true };
@@ -45,16 +47,16 @@ fn card(fixture: &Fixture, faults: &str, parking_lanes: u32) -> SimConfig {
     config
 }
 
-fn settings(batches: BatchPolicy) -> DeviceConfig {
+pub fn settings(batches: BatchPolicy) -> DeviceConfig {
     DeviceConfig {
         budget_bytes: Some(BUDGET),
-        critical_reserve_bytes: 64 << 20,
+        critical_reserve_bytes: RESERVE,
         batches,
         ..DeviceConfig::default()
     }
 }
 
-async fn ready_card(config: SimConfig) -> DeviceRig {
+pub async fn ready_card(config: SimConfig) -> DeviceRig {
     DeviceRig::ready(&spawner(config), settings(BatchPolicy::default())).await
 }
 
@@ -72,13 +74,17 @@ fn expected(fixture: &Fixture, index: u32) -> Proof {
 }
 
 /// What became of the partitions that were given out one for each credit, as the Scheduler does.
-struct Run {
-    rig: DeviceRig,
-    num_sent: u32,
-    num_wanted: u32,
-    answers: BTreeMap<u32, Result<Proof, DeviceError>>,
-    answered_at: BTreeMap<u32, Duration>,
-    cancels: HashMap<u32, CancelFlag>,
+pub struct Run {
+    pub rig: DeviceRig,
+    pub num_sent: u32,
+    pub num_wanted: u32,
+    /// Of other work, that was sent besides.
+    pub num_others: u32,
+    /// Credits that came back.
+    pub num_freed: u32,
+    pub answers: BTreeMap<u32, Result<Proof, DeviceError>>,
+    pub answered_at: BTreeMap<u32, Duration>,
+    pub cancels: HashMap<u32, CancelFlag>,
     /// Stages as they ended: of which partition, and when.
     stages: Vec<(u32, Stage, Duration)>,
     begun: Instant,
@@ -87,11 +93,13 @@ struct Run {
 }
 
 impl Run {
-    fn new(rig: DeviceRig, num_wanted: u32) -> Self {
+    pub fn new(rig: DeviceRig, num_wanted: u32) -> Self {
         Self {
             rig,
             num_sent: 0,
             num_wanted,
+            num_others: 0,
+            num_freed: 0,
             answers: BTreeMap::new(),
             answered_at: BTreeMap::new(),
             cancels: HashMap::new(),
@@ -102,7 +110,7 @@ impl Run {
         }
     }
 
-    fn send(&mut self, fixture: &Fixture) {
+    pub fn send(&mut self, fixture: &Fixture) {
         if self.num_sent < self.num_wanted {
             let index = self.num_sent;
             self.num_sent += 1;
@@ -112,8 +120,8 @@ impl Run {
     }
 
     /// Until all are answered, or `until` says so.
-    async fn go_on(&mut self, fixture: &Fixture, until: impl Fn(&Run) -> bool) {
-        while self.answers.len() < self.num_wanted as usize && !until(&*self) {
+    pub async fn go_on(&mut self, fixture: &Fixture, until: impl Fn(&Run) -> bool) {
+        while self.answers.len() < (self.num_wanted + self.num_others) as usize && !until(&*self) {
             let fact = self.rig.facts.next().await;
             let now = self.begun.elapsed();
             match fact {
@@ -123,7 +131,10 @@ impl Run {
                     let index = stage.at.partition.expect("of a partition").0;
                     self.stages.push((index, stage.stage, now));
                 }
-                Fact::Freed(freed) if freed.kind == LaneKind::Normal => self.send(fixture),
+                Fact::Freed(freed) if freed.kind == LaneKind::Normal => {
+                    self.num_freed += 1;
+                    self.send(fixture);
+                }
                 Fact::Lost(lost) => self.lost = Some(lost.error),
                 _ => {}
             }
@@ -135,27 +146,43 @@ impl Run {
         }
     }
 
+    /// Of a circuit of its own or of the same one, beside the partitions that are counted.
+    pub fn send_urgent(&mut self, work: PartitionWork) {
+        self.rig.prove_as(work, Priority::Critical, LaneKind::Critical);
+        self.num_others += 1;
+    }
+
     fn answer(&mut self, at: &cuzk::ids::WorkRef, answer: Result<Proof, DeviceError>, now: Duration) {
         let index = at.partition.expect("of a partition").0;
         assert!(self.answers.insert(index, answer).is_none(), "{at} is answered twice");
         self.answered_at.insert(index, now);
     }
 
-    async fn all(rig: DeviceRig, fixture: &Fixture, num_wanted: u32) -> Self {
+    pub async fn all(rig: DeviceRig, fixture: &Fixture, num_wanted: u32) -> Self {
+        Self::up_to(rig, fixture, num_wanted, |_| false).await
+    }
+
+    /// Until all are answered, or `until` says so.
+    pub async fn up_to(
+        rig: DeviceRig,
+        fixture: &Fixture,
+        num_wanted: u32,
+        until: impl Fn(&Run) -> bool,
+    ) -> Self {
         let mut run = Self::new(rig, num_wanted);
         run.send(fixture);
-        run.go_on(fixture, |_| false).await;
+        run.go_on(fixture, until).await;
         run
     }
 
     /// When a stage ended, of each partition.
-    fn ends_of(&self, stage: Stage) -> BTreeMap<u32, Duration> {
+    pub fn ends_of(&self, stage: Stage) -> BTreeMap<u32, Duration> {
         let ends = self.stages.iter().filter(|(_, ended, _)| *ended == stage);
         ends.map(|(index, _, at)| (*index, *at)).collect()
     }
 
     /// Passes that there were: sums over `l` that ended at different times.
-    fn num_passes(&self) -> usize {
+    pub fn num_passes(&self) -> usize {
         let mut ends: Vec<Duration> =
             self.stages.iter().filter(|(_, stage, _)| *stage == Stage::SumL).map(|s| s.2).collect();
         ends.sort();
@@ -163,7 +190,7 @@ impl Run {
         ends.len()
     }
 
-    fn time(&self) -> Duration {
+    pub fn time(&self) -> Duration {
         *self.answered_at.values().max().expect("there is an answer")
     }
 
@@ -174,12 +201,12 @@ impl Run {
         }
     }
 
-    fn num_proved(&self) -> usize {
+    pub fn num_proved(&self) -> usize {
         self.answers.values().filter(|answer| answer.is_ok()).count()
     }
 
     /// Everything came back, and the device drains.
-    async fn end(self) {
+    pub async fn end(self) {
         let status = self.rig.status().await;
         assert_eq!(status.lanes_busy, 0, "{status:?}");
         let keys: u64 = status.srs_bytes.values().sum();
@@ -312,9 +339,7 @@ fn b29_a_member_that_is_cancelled_leaves_the_others_as_they_are() {
     for (stage, num_ended) in [(Stage::SumH, 2), (Stage::SumL, 1), (Stage::SumBG1, 1), (Stage::SumBG2, 5)] {
         on_paused_arbiter(async {
             let rig = ready_card(SimConfig { prover: SimProver::Real, ..card(&fixture, "", TEN) }).await;
-            let mut run = Run::new(rig, 5);
-            run.send(&fixture);
-            run.go_on(&fixture, |run| run.ends_of(stage).len() >= num_ended).await;
+            let mut run = Run::up_to(rig, &fixture, 5, |run| run.ends_of(stage).len() >= num_ended).await;
             run.cancels[&1].cancel();
             run.go_on(&fixture, |_| false).await;
             for index in [0, 2, 3, 4] {
@@ -336,9 +361,7 @@ fn b29_a_pass_whose_members_are_all_cancelled_is_gone() {
     let fixture = fixture();
     on_paused_arbiter(async {
         let rig = ready_card(card(&fixture, "", TEN)).await;
-        let mut run = Run::new(rig, 3);
-        run.send(&fixture);
-        run.go_on(&fixture, |run| !run.ends_of(Stage::SumA).is_empty()).await;
+        let mut run = Run::up_to(rig, &fixture, 3, |run| !run.ends_of(Stage::SumA).is_empty()).await;
         run.cancels.values().for_each(CancelFlag::cancel);
         run.go_on(&fixture, |_| false).await;
         assert!(run.answers.values().all(|answer| matches!(answer, Err(DeviceError::Cancelled { .. }))));
@@ -426,9 +449,7 @@ fn b09_critical_work_waits_for_no_batch_and_no_pass() {
     ] {
         on_paused_arbiter(async {
             let rig = ready_card(card(&fixture, "", TEN)).await;
-            let mut run = Run::new(rig, 6);
-            run.send(&fixture);
-            run.go_on(&fixture, |run| run.ends_of(stage).len() >= 3).await;
+            let mut run = Run::up_to(rig, &fixture, 6, |run| run.ends_of(stage).len() >= 3).await;
             let asked = Instant::now();
             run.rig.prove_as(small.work(2, 0), Priority::Critical, kind);
             let is_proved = |fact: &Fact| match fact {
@@ -450,9 +471,7 @@ fn b09_critical_work_of_the_circuit_itself_is_proved_by_itself() {
     let fixture = fixture();
     on_paused_arbiter(async {
         let rig = ready_card(card(&fixture, "", TEN)).await;
-        let mut run = Run::new(rig, 4);
-        run.send(&fixture);
-        run.go_on(&fixture, |run| run.ends_of(Stage::SumH).len() >= 2).await;
+        let mut run = Run::up_to(rig, &fixture, 4, |run| run.ends_of(Stage::SumH).len() >= 2).await;
         run.rig.prove_as(fixture.work(2, 77), Priority::Critical, LaneKind::Critical);
         run.num_wanted += 1;
         run.go_on(&fixture, |run| run.answers.contains_key(&77)).await;
@@ -481,9 +500,7 @@ fn work_of_another_circuit_lets_the_batch_go_on() {
         config.circuits = Arc::new(circuits.into_iter().collect::<BTreeMap<CircuitId, SimCircuit>>());
         let rig = ready_card(config).await;
         // Three of one circuit, and then only of another.
-        let mut run = Run::new(rig, 3);
-        run.send(&fixture);
-        run.go_on(&fixture, |run| run.num_sent == 3).await;
+        let mut run = Run::up_to(rig, &fixture, 3, |run| run.num_sent == 3).await;
         run.num_wanted = 6;
         run.go_on(&other, |_| false).await;
         assert_eq!(run.num_proved(), 6);
@@ -531,15 +548,13 @@ fn a_card_that_keeps_the_whole_key_is_as_it_was() {
 fn a_pass_is_charged_as_planned_and_no_more_than_a_partition() {
     let fixture = fixture();
     let SimCircuit { shape, srs, .. } = porep_32g(SHORT);
-    let plan = plan(&shape, &srs, BUDGET - (64 << 20)).expect("a small card streams");
+    let plan = plan(&shape, &srs, BUDGET - RESERVE).expect("a small card streams");
     assert!(max_members(&shape, &srs, &plan, TEN) == TEN);
     on_paused_arbiter(async {
         let rig = ready_card(card(&fixture, "", TEN)).await;
-        let mut run = Run::new(rig, TEN);
-        run.send(&fixture);
-        run.go_on(&fixture, |run| !run.ends_of(Stage::SumL).is_empty()).await;
+        let mut run = Run::up_to(rig, &fixture, TEN, |run| !run.ends_of(Stage::SumL).is_empty()).await;
         let status = run.rig.status().await;
-        let work_bytes = BUDGET - (64 << 20) - plan.resident_bytes;
+        let work_bytes = BUDGET - RESERVE - plan.resident_bytes;
         let pass = plan_pass(&shape, &srs, plan.resident, TEN, work_bytes).expect("it fits");
         assert_eq!(status.reserved_bytes, plan.resident_bytes + pass.peak_bytes());
         run.go_on(&fixture, |_| false).await;

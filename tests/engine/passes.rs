@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cuzk::backend::sim::{SimCircuit, SimConfig};
-use cuzk::engine::{DeviceSpec, EngineConfig};
+use cuzk::backend::Stage;
+use cuzk::engine::{DeviceSpec, EngineConfig, JobEvents};
+use cuzk::error::{EngineError, ScheduleError};
 use cuzk::ids::CircuitId;
-use cuzk::messages::job::{JobEvent, Priority};
+use cuzk::messages::job::{CancelOutcome, JobEvent, Priority};
 use cuzk::policy::plan::{EvaluationSummary, ShapeSummary, SrsSummary};
 use tokio::time::Instant;
 
@@ -39,6 +41,17 @@ fn cards(num_cards: u32, parking_lanes: u32) -> EngineConfig {
         };
     }
     config
+}
+
+/// Waits until so many partitions of a job have come as far as they do by themselves.
+async fn have_parked(events: &mut JobEvents, num_partitions: usize) {
+    for _ in 0..num_partitions {
+        let is_parked = |event: &JobEvent| match event {
+            JobEvent::StageDone { stage: Stage::SumH, .. } => Some(()),
+            _ => None,
+        };
+        find(events, is_parked).await;
+    }
 }
 
 #[test]
@@ -84,13 +97,7 @@ fn b09_a_critical_job_goes_before_those_who_wait_for_a_pass() {
         let mut slow = engine.submit(request("slow", &xs)).await.unwrap();
         let mut events = slow.events();
         // Two of it wait, and a third is on its way to them.
-        for _ in 0..2 {
-            let is_parked = |event: &JobEvent| match event {
-                JobEvent::StageDone { stage: cuzk::backend::Stage::SumH, .. } => Some(()),
-                _ => None,
-            };
-            find(&mut events, is_parked).await;
-        }
+        have_parked(&mut events, 2).await;
         let begun = Instant::now();
         let urgent = with_priority(Priority::Critical, request("urgent", &[77]));
         let outcome = prove(&engine, urgent).await.unwrap();
@@ -100,4 +107,38 @@ fn b09_a_critical_job_goes_before_those_who_wait_for_a_pass() {
         assert!(begun.elapsed() < Duration::from_millis(550 + 2_200), "{:?}", begun.elapsed());
         assert!(holds(&slow.wait().await.unwrap().proof, &xs));
     });
+}
+
+#[test]
+fn b29_a_job_that_is_cancelled_while_it_waits_for_a_pass_leaves_the_other_its_own() {
+    simulate(cards(1, 10), |engine| async move {
+        engine.wait_ready().await.unwrap();
+        let mut jobs =
+            submit_all(&engine, [request("cancelled", &[2, 3]), request("kept", &[5, 7, 11])]).await;
+        have_parked(&mut jobs[0].events(), 2).await;
+        assert_eq!(jobs[0].cancel().await.unwrap(), CancelOutcome::WasRunning);
+        assert!(jobs[0].wait().await.is_err());
+        assert!(jobs[1].result().is_none(), "it still waits, or is in the pass");
+        assert!(holds(&jobs[1].wait().await.unwrap().proof, &[5, 7, 11]));
+    });
+}
+
+#[test]
+fn a_shutdown_lets_those_finish_who_wait_for_a_pass_and_ends_them_when_it_may_not_wait() {
+    for (drain, is_finished) in [(Duration::from_secs(3600), true), (Duration::ZERO, false)] {
+        simulate(cards(1, 10), |engine| async move {
+            engine.wait_ready().await.unwrap();
+            let xs = [2, 3, 4, 5, 6];
+            let mut job = engine.submit(request("", &xs)).await.unwrap();
+            have_parked(&mut job.events(), 2).await;
+            engine.shutdown(drain).await;
+            match job.wait().await {
+                Ok(outcome) => assert!(is_finished && holds(&outcome.proof, &xs), "after {drain:?}"),
+                Err(error) => {
+                    assert!(matches!(error, EngineError::Schedule(ScheduleError::Draining)), "{error}");
+                    assert!(!is_finished, "after {drain:?}");
+                }
+            }
+        });
+    }
 }

@@ -144,9 +144,13 @@ pub enum Sharing {
     Joins { max_members: u32 },
     /// Nothing of it but its key is on the device.
     Parked { max_members: u32, since: Instant },
-    /// In a pass that began with so many.
-    InPass { num_members: u32 },
+    /// `num_members` had the stage that runs begun, `num_left` will have the next one.
+    InPass { pass: PassId, num_members: u32, num_left: u32 },
 }
+
+/// Tells the passes of one device apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassId(pub u64);
 
 /// A partition that the backend has.
 #[derive(Debug)]
@@ -168,6 +172,8 @@ pub struct Running {
     /// Since when the first one in flight runs.
     pub running_since: Instant,
     pub timings: Vec<(Stage, Duration)>,
+    /// Its part of the sums that a pass takes, or all of them where it has them by itself.
+    pub own_sums: Duration,
     /// Until others were there, and while they had their part of its stages.
     pub waited_for_others: Duration,
     /// The backend was told to abort it.
@@ -180,8 +186,22 @@ impl Running {
     /// Partitions that go through this stage together: it takes as many times as long.
     pub fn num_in_stage(&self, stage: Stage) -> u32 {
         match self.sharing {
-            Sharing::InPass { num_members } if stage.is_of_pass() => num_members.max(1),
+            Sharing::InPass { num_members, .. } if stage.is_of_pass() => num_members.max(1),
             _ => 1,
+        }
+    }
+
+    /// A stage has ended, of which this was its own part: others may have left meanwhile, and have no part of the next.
+    pub fn count_stage(&mut self, stage: Stage, own: Duration) {
+        if !stage.is_of_pass() {
+            return;
+        }
+        self.own_sums += own;
+        match &mut self.sharing {
+            Sharing::InPass { num_members, num_left, .. } if stage != Stage::SumBG2 => {
+                *num_members = *num_left
+            }
+            _ => {}
         }
     }
 
@@ -393,6 +413,21 @@ impl Lanes {
 
     pub fn num_busy(&self) -> u32 {
         self.lanes.iter().filter(|lane| !matches!(lane.hold, Hold::Empty)).count() as u32
+    }
+
+    /// The partition of this lane will have no part of further stages: those who are in a pass with it are one fewer.
+    pub fn leave_pass(&mut self, index: LaneIndex) {
+        let sharing = self.running_of(index).map(|running| running.sharing);
+        let Some(Sharing::InPass { pass: left, .. }) = sharing else { return };
+        for lane in self.lanes.iter_mut().filter(|lane| lane.index != index) {
+            let Hold::Running(running) = &mut lane.hold else { continue };
+            match &mut running.sharing {
+                Sharing::InPass { pass, num_left, .. } if *pass == left => {
+                    *num_left = num_left.saturating_sub(1);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Empties every lane.

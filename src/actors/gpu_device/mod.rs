@@ -79,6 +79,7 @@ pub struct GpuDevice<B: DeviceBackend> {
     plans: Plans,
     /// Whether passes that partitions share have paid here.
     gains: HashMap<CircuitId, PassGain>,
+    num_passes: u64,
     /// By what budget a partition was refused memory here, oldest first.
     refusals: VecDeque<((JobId, PartitionIndex), u64)>,
     partitions_proved: u64,
@@ -161,6 +162,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             lanes: Lanes::default(),
             plans: Plans::default(),
             gains: HashMap::new(),
+            num_passes: 0,
             refusals: VecDeque::new(),
             partitions_proved: 0,
             partitions_failed: 0,

@@ -12,14 +12,15 @@
 //!
 //! A pass is due when it is full, when nobody is on the way to it any more, or when the first of it has waited for
 //! `BatchPolicy::max_time`. It gets the next memory that comes free before all work that is not CRITICAL; so it waits for
-//! nothing but what runs, which ends. CRITICAL work neither waits for others nor is in their passes.
+//! nothing but what runs, which ends. Where not all have memory beside that, half of them go on without the others, or whoever
+//! has when the first has waited long enough. CRITICAL work neither waits for others nor is in their passes, and has the next
+//! memory before any pass.
 //!
 //! What must never happen: a parked partition that nobody takes on. That is why only one batch is formed at a time, why its
 //! circuit's resident queries do not grow meanwhile (the memory of the pass is what they leave), and why a pass of one needs no
 //! more than a partition had by itself.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +28,15 @@ use std::time::Duration;
 use actix::Context;
 use tokio::time::Instant;
 
-use super::{Claim, GpuDevice, Job};
-use crate::actors::gpu_device::lanes::Sharing;
+use super::{Claim, GpuDevice, Job, Phase};
+use crate::actors::gpu_device::lanes::{PassId, Sharing};
 use crate::actors::gpu_device::ledger::Reservation;
 use crate::backend::{DeviceBackend, LaneIndex, Stage};
 use crate::error::DeviceError;
 use crate::policy::plan::ProvePlan;
-use crate::policy::shared_pass::{has_shared_queries, members_of_batch, plan_pass, PassGain, PassPlan};
+use crate::policy::shared_pass::{
+    has_shared_queries, least_members, members_of_batch, plan_pass, PassGain, PassPlan,
+};
 
 /// Circuits whose gain is known, at most. An embedding host may name any number of them; beyond this all are learnt anew.
 const MAX_GAINS: usize = 256;
@@ -75,48 +78,47 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// Whether a partition that is about to begin is to share a pass.
     pub(super) fn sharing_of(&self, job: &Job, plan: &ProvePlan) -> Sharing {
         let Some(device) = &self.device else { return Sharing::Alone };
-        let never_waits = self.config.batches.max_time.is_zero();
-        if device.backend.parking_lanes() == 0 || never_waits || !job.may_share() {
-            return Sharing::Alone;
-        }
-        let mut batch = self.lanes.batch();
-        if !batch.all(|other| is_alike(&other.job, job) && other.plan.resident == plan.resident) {
+        if !self.may_join(job) || !self.lanes.batch().all(|other| other.plan.resident == plan.resident) {
             return Sharing::Alone;
         }
         let (shape, srs) = device.sizes(job);
-        if !self.gains.get(&job.circuit).is_none_or(PassGain::is_worth_while) {
-            return Sharing::Alone;
-        }
         match self.plans.max_members(&shape, &srs, plan, members_of_batch(self.config.batches)) {
             0 => Sharing::Alone,
             max_members => Sharing::Joins { max_members },
         }
     }
 
-    /// A partition is proved: what its sums took, in a pass or by itself.
-    pub(super) fn learn_gain(
-        &mut self,
-        job: &Job,
-        plan: &ProvePlan,
-        sharing: Sharing,
-        timings: &[(Stage, Duration)],
-    ) {
-        let num_members = match sharing {
-            Sharing::InPass { num_members } => num_members,
-            Sharing::Alone if has_shared_queries(plan) => 1,
-            Sharing::Alone | Sharing::Joins { .. } | Sharing::Parked { .. } => return,
+    /// Whether a partition is for the batch, or would begin one, as far as that is known without its plan.
+    fn may_join(&self, job: &Job) -> bool {
+        let shares_passes = self.device.as_ref().is_some_and(|device| device.backend.parking_lanes() > 0);
+        let may_wait = !self.config.batches.max_time.is_zero() && job.may_share();
+        shares_passes
+            && may_wait
+            && self.gains.get(&job.circuit).is_none_or(PassGain::is_worth_while)
+            && self.lanes.batch().all(|other| is_alike(&other.job, job))
+    }
+
+    /// A partition is proved: its own part of the sums, in a pass or by itself.
+    pub(super) fn learn_gain(&mut self, job: &Job, plan: &ProvePlan, sharing: Sharing, own_sums: Duration) {
+        let learn = match sharing {
+            Sharing::InPass { num_members: 2.., .. } => PassGain::learn_shared,
+            Sharing::Alone if has_shared_queries(plan) => PassGain::learn_alone,
+            // Nor of a pass of one, or that the others left: that is neither.
+            _ => return,
         };
-        if self.gains.len() >= MAX_GAINS {
+        if self.gains.len() >= MAX_GAINS && !self.gains.contains_key(&job.circuit) {
             self.gains.clear();
         }
-        let together =
-            timings.iter().filter(|(stage, _)| stage.is_of_pass()).map(|(_, elapsed)| *elapsed).sum();
-        self.gains.entry(job.circuit.clone()).or_default().learn(num_members, together);
+        learn(self.gains.entry(job.circuit.clone()).or_default(), own_sums);
     }
 
     /// The partition of this lane is about to be parked: another one may come.
     pub(super) fn invite_another(&mut self, lane: LaneIndex) {
         let Some(device) = &self.device else { return };
+        if self.phase != Phase::Ready {
+            // Whoever came would be refused.
+            return;
+        }
         let has_lane = self.lanes.num_beyond_credits() < device.backend.parking_lanes();
         let has_room = (self.lanes.batch().count() as u32) < self.lanes.max_members();
         let Some(running) = self.lanes.running_mut(lane) else { return };
@@ -150,11 +152,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
             return true;
         }
         let first_waiting = self.lanes.waiting().first().and_then(|lane| self.lanes.waiting_job(*lane));
-        first_waiting.is_some_and(|job| {
-            job.may_share()
-                && !job.is_cancelled()
-                && self.lanes.batch().all(|other| is_alike(&other.job, job))
-        })
+        first_waiting.is_some_and(|job| !job.is_cancelled() && self.may_join(job))
     }
 
     fn is_joining(&self, lane: LaneIndex) -> bool {
@@ -166,11 +164,17 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// Whether a pass is to begin as soon as there is memory.
     pub(super) fn pass_is_due(&self) -> bool {
         let parked = self.lanes.parked();
-        let Some(first) = parked.first().and_then(|lane| self.lanes.running_of(*lane)) else { return false };
-        let Sharing::Parked { since, .. } = first.sharing else { return false };
-        parked.len() as u32 >= self.lanes.max_members()
-            || since.elapsed() >= self.config.batches.max_time
-            || !self.another_is_on_its_way(None)
+        let is_full = parked.len() as u32 >= self.lanes.max_members();
+        !parked.is_empty() && (is_full || self.is_late(&parked) || !self.another_is_on_its_way(None))
+    }
+
+    /// Whether the first that was parked has waited as long as it may.
+    fn is_late(&self, parked: &[LaneIndex]) -> bool {
+        let first = parked.first().and_then(|lane| self.lanes.running_of(*lane));
+        first.is_some_and(|running| match running.sharing {
+            Sharing::Parked { since, .. } => since.elapsed() >= self.config.batches.max_time,
+            _ => false,
+        })
     }
 
     /// Begins the pass that is due, if one is.
@@ -178,7 +182,19 @@ impl<B: DeviceBackend> GpuDevice<B> {
         if !self.pass_is_due() {
             return DuePass::None;
         }
+        if self.critical_waits_for_memory() {
+            return DuePass::Waits;
+        }
         self.begin_pass(ctx)
+    }
+
+    /// The memory that a pass would have is for CRITICAL work first, unless that waits for the very key that the pass lets go.
+    fn critical_waits_for_memory(&self) -> bool {
+        let first_waiting = self.lanes.waiting().first().and_then(|lane| self.lanes.waiting_job(*lane));
+        let is_for_key = |job: &Job| {
+            self.lanes.batch().any(|other| other.job.circuit == job.circuit && !is_alike(&other.job, job))
+        };
+        first_waiting.is_some_and(|job| job.is_critical() && !is_for_key(job))
     }
 
     /// Somebody waits for memory: where nothing runs that would give any back, those who are parked go on without others.
@@ -202,13 +218,15 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(device) = &mut self.device else { return DuePass::None };
         tracing::debug!(device = %self.id, num_members = parked.len(), bytes = memory.bytes(), "pass begun");
         device.backend.begin_pass(&parked, &plan);
+        self.num_passes += 1;
+        let (pass, num_members) = (PassId(self.num_passes), plan.num_members);
         for &lane in &parked {
             let Some(running) = self.lanes.running_mut(lane) else { continue };
             running.memory = Some(Rc::clone(&memory));
             if let Sharing::Parked { since, .. } = running.sharing {
                 running.waited_for_others += since.elapsed();
             }
-            running.sharing = Sharing::InPass { num_members: plan.num_members };
+            running.sharing = Sharing::InPass { pass, num_members, num_left: num_members };
             running.stages = stages_after_sum_h();
         }
         drop(memory);
@@ -219,22 +237,13 @@ impl<B: DeviceBackend> GpuDevice<B> {
         DuePass::None
     }
 
-    /// Plans a pass of these, or of as many of them as have memory where nothing else runs, and reserves it.
+    /// Plans a pass of as many of these as have memory, and reserves it: of any number where nothing else runs, and else of as
+    /// many as are worth while.
     fn fit_pass(&mut self, parked: &mut Vec<LaneIndex>) -> PassFit {
         let nothing_runs = self.lanes.running().is_empty();
         let most = parked.len() as u32;
-        let fitted = match self.fit_pass_of(parked, most..=most) {
-            None if nothing_runs => {
-                // What idle keys hold may be charged to the other side of the critical reserve: see what is really free.
-                let circuit = parked.first().and_then(|lane| self.lanes.running_of(*lane));
-                if let Some(circuit) = circuit.map(|running| running.job.circuit.clone()) {
-                    self.make_room(&circuit, u64::MAX, Claim::Normal);
-                }
-                self.fit_pass_of(parked, 1..=most)
-            }
-            fitted => fitted,
-        };
-        match fitted {
+        let least = if nothing_runs { 1 } else { least_members(most, self.is_late(parked)) };
+        match (least..=most).rev().find_map(|num_members| self.fit_pass_of(parked, num_members)) {
             Some((plan, memory)) => {
                 parked.truncate(plan.num_members as usize);
                 PassFit::Now(plan, memory)
@@ -244,11 +253,16 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    /// Reserves a pass of as many members as possible of so many, if any.
-    fn fit_pass_of(
+    fn fit_pass_of(&mut self, parked: &[LaneIndex], num_members: u32) -> Option<(PassPlan, Reservation)> {
+        // What idle keys hold may be charged to the other side of the critical reserve, and be no gain: they are gone then, and
+        // the second plan is made for what is really free.
+        self.try_to_fit_pass_of(parked, num_members).or_else(|| self.try_to_fit_pass_of(parked, num_members))
+    }
+
+    fn try_to_fit_pass_of(
         &mut self,
         parked: &[LaneIndex],
-        num_members: RangeInclusive<u32>,
+        num_members: u32,
     ) -> Option<(PassPlan, Reservation)> {
         let device = self.device.as_ref()?;
         let first = self.lanes.running_of(*parked.first()?)?;
@@ -256,8 +270,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let (shape, srs) = device.sizes(&first.job);
         let limit_bytes = device.ledger.limit_bytes(Claim::Normal).saturating_sub(first.plan.resident_bytes);
         let work_bytes = device.reclaimable_bytes(&first.job).min(limit_bytes);
-        let plan_of = |num_members| plan_pass(&shape, &srs, resident, num_members, work_bytes);
-        let plan = num_members.rev().find_map(plan_of)?;
+        let plan = plan_pass(&shape, &srs, resident, num_members, work_bytes)?;
         self.make_room(&circuit, plan.peak_bytes(), Claim::Normal);
         let memory = self.device.as_ref()?.ledger.reserve(plan.peak_bytes(), Claim::Normal).ok()?;
         Some((plan, memory))

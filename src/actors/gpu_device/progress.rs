@@ -19,10 +19,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// missed ticks are repaid in a burst.
     pub(super) fn on_tick(&mut self, ctx: &mut Context<Self>) {
         self.num_ticks += 1;
-        // A batch may have waited long enough.
-        self.begin_due_pass(ctx);
         self.pump(ctx);
         self.apply_cancels(ctx);
+        // A batch may have waited long enough.
+        self.begin_due_pass(ctx);
         self.check_watchdog(ctx);
         self.publish_status();
         // Whether or not anything else has changed.
@@ -69,6 +69,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         running.timings.push((stage, elapsed));
         let own = elapsed / running.num_in_stage(stage);
         running.waited_for_others += elapsed - own;
+        running.count_stage(stage, own);
         device.watchdog.learn(&running.job.circuit, stage, own);
         let is_new_key =
             stage == Stage::Upload && running.pinned && device.cache.mark_loaded(&running.job.circuit);
@@ -157,8 +158,8 @@ impl<B: DeviceBackend> GpuDevice<B> {
     }
 
     fn answer_proved(&mut self, released: Released, finished: FinishedProof) {
-        let Released { job, plan, sharing, timings, waited_for_others, .. } = released;
-        self.learn_gain(&job, &plan, sharing, &timings);
+        let Released { job, plan, sharing, timings, own_sums, waited_for_others, .. } = released;
+        self.learn_gain(&job, &plan, sharing, own_sums);
         let memory_planned_bytes = plan.work_peak_bytes();
         self.partitions_proved += 1;
         tracing::debug!(parent: &job.span, device = %self.id, "partition proved");
@@ -192,6 +193,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
 
     /// The lane is empty because of an error; decides who hears of it.
     pub(super) fn lane_failed(&mut self, lane: LaneIndex, error: DeviceError, ctx: &mut Context<Self>) {
+        self.lanes.leave_pass(lane);
         let Some(Released { job, plan, .. }) = self.release(lane) else { return };
         if error.class() == ErrorClass::DeviceLost {
             self.answer_failed(job, error.clone());
@@ -245,8 +247,9 @@ impl<B: DeviceBackend> GpuDevice<B> {
     /// Takes a partition that the backend no longer has out of its lane and gives its working memory back; its key is
     /// idle from now on.
     fn release(&mut self, lane: LaneIndex) -> Option<Released> {
-        let Running { job, plan, memory, sharing, pinned, timings, waited_for_others, given_up, .. } =
-            self.lanes.take_running(lane)?;
+        let running = self.lanes.take_running(lane)?;
+        let Running { job, plan, memory, sharing, pinned, timings, own_sums, .. } = running;
+        let Running { waited_for_others, given_up, .. } = running;
         drop(memory);
         if pinned {
             let is_useless = self.device.as_mut().is_some_and(|device| device.cache.unpin(&job.circuit));
@@ -254,7 +257,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
                 self.evict(&job.circuit);
             }
         }
-        Some(Released { job, plan, sharing, timings, waited_for_others, given_up })
+        Some(Released { job, plan, sharing, timings, own_sums, waited_for_others, given_up })
     }
 
     /// After a lane became empty, or gave its memory back: memory for those who wait, the next stages for those who yielded.
@@ -270,6 +273,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let Some(running) = self.lanes.running_mut(lane) else { return };
         if !std::mem::replace(&mut running.aborting, true) {
             device.backend.abort(lane);
+            self.lanes.leave_pass(lane);
         }
     }
 
@@ -344,6 +348,7 @@ struct Released {
     plan: ProvePlan,
     sharing: Sharing,
     timings: Vec<(Stage, Duration)>,
+    own_sums: Duration,
     waited_for_others: Duration,
     given_up: Option<DeviceError>,
 }
