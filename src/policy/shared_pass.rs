@@ -21,7 +21,7 @@
 //!
 //! Whether that helps depends on the card and its link: where adding up takes longer than copying, nothing is gained, and who is
 //! parked waits for nothing. So a device compares ([`PassGain`]): its first partitions of a circuit share a pass, the next is
-//! proved by itself, and passes go on only where a member took less of the device's time.
+//! proved by itself, and passes go on only where a member took less of the device's time. Each is measured anew now and then.
 //!
 //! A pass never needs memory that a partition by itself would not have had: partitions are parked only if a pass of two fits
 //! into what one of them had reserved. Where nothing is streamed, and where the host evaluates rows (so that no packed witness
@@ -163,13 +163,13 @@ pub fn parking_lanes(policy: BatchPolicy) -> u32 {
 }
 
 /// How many of `num_parked` a pass takes at least that has not the memory for all of them beside what runs. What runs will end,
-/// and those left behind stream all queries once more: so it waits for half of them, unless the first has waited as long
-/// as it may (`is_late`).
+/// and those left behind stream all queries once more: so it waits for half of them, and two, unless the first has waited as
+/// long as it may (`is_late`).
 pub fn least_members(num_parked: u32, is_late: bool) -> u32 {
     if is_late {
         1
     } else {
-        num_parked.div_ceil(2).max(1)
+        num_parked.div_ceil(2).max(2).min(num_parked)
     }
 }
 
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_pass_that_is_not_late_waits_for_half_of_those_who_wait_for_it() {
-        assert_eq!([1, 2, 3, 10].map(|num_parked| least_members(num_parked, false)), [1, 1, 2, 5]);
+        assert_eq!([1, 2, 3, 10].map(|num_parked| least_members(num_parked, false)), [1, 2, 2, 5]);
         assert_eq!([1, 2, 10].map(|num_parked| least_members(num_parked, true)), [1, 1, 1]);
     }
 

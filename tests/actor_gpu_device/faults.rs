@@ -184,3 +184,28 @@ fn placeholder_proofs_do_not_verify_and_tell_partitions_apart() {
         rig.drain().await;
     });
 }
+
+/// The end of a lane is told once, whatever came first: a refused allocation of an upload, or the abort.
+#[test]
+fn b29_a_lane_that_is_aborted_before_its_failure_is_polled_has_one_end() {
+    let fixture = fixture();
+    on_paused_arbiter(async {
+        for (faults, is_aborted) in [("alloc_fail(1)", true), ("lost@1.upload", false)] {
+            let waker: BackendWaker = Arc::new(|| {});
+            let mut backend = SimFactory::new(sim(faults)).open(waker).expect("it is there");
+            let lane = LaneIndex(0);
+            backend.begin(lane, fixture.work(1, 0), &roomy_plan(&fixture)).expect("the lane is empty");
+            backend.enqueue(lane, Stage::Upload).expect("it fails later");
+            backend.abort(lane);
+            let events = backend.poll();
+            let is_one_end = match &events[..] {
+                [BackendEvent::Aborted { .. }] => is_aborted,
+                [BackendEvent::StageFailed { error, .. }] => {
+                    !is_aborted && error.class() == ErrorClass::DeviceLost
+                }
+                _ => false,
+            };
+            assert!(is_one_end, "{faults}: {events:?}");
+        }
+    });
+}

@@ -163,7 +163,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         }
     }
 
-    fn num_key_changes(&self) -> u64 {
+    pub(super) fn num_key_changes(&self) -> u64 {
         self.device.as_ref().map_or(0, |device| device.cache.num_changes())
     }
 

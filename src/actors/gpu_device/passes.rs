@@ -103,7 +103,7 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let learn = match sharing {
             Sharing::InPass { num_members: 2.., .. } => PassGain::learn_shared,
             Sharing::Alone if has_shared_queries(plan) => PassGain::learn_alone,
-            // Nor of a pass of one, or that the others left: that is neither.
+            // A pass of one, or that all others left, says nothing of either.
             _ => return,
         };
         if self.gains.len() >= MAX_GAINS && !self.gains.contains_key(&job.circuit) {
@@ -243,7 +243,10 @@ impl<B: DeviceBackend> GpuDevice<B> {
         let nothing_runs = self.lanes.running().is_empty();
         let most = parked.len() as u32;
         let least = if nothing_runs { 1 } else { least_members(most, self.is_late(parked)) };
-        match (least..=most).rev().find_map(|num_members| self.fit_pass_of(parked, num_members)) {
+        // Fewer never take more: where the least do not fit, there is no need to look at the others at every tick.
+        let fits = self.plan_pass_of(parked, least).is_some();
+        let fitted = (least..=most).rev().filter(|_| fits).find_map(|most| self.fit_pass_of(parked, most));
+        match fitted {
             Some((plan, memory)) => {
                 parked.truncate(plan.num_members as usize);
                 PassFit::Now(plan, memory)
@@ -254,26 +257,32 @@ impl<B: DeviceBackend> GpuDevice<B> {
     }
 
     fn fit_pass_of(&mut self, parked: &[LaneIndex], num_members: u32) -> Option<(PassPlan, Reservation)> {
-        // What idle keys hold may be charged to the other side of the critical reserve, and be no gain: they are gone then, and
-        // the second plan is made for what is really free.
-        self.try_to_fit_pass_of(parked, num_members).or_else(|| self.try_to_fit_pass_of(parked, num_members))
+        let num_changes = self.num_key_changes();
+        let fitted = self.reserve_pass_of(parked, num_members);
+        // What evicted keys held may be charged to the other side of the critical reserve, and be no gain: the second plan is made
+        // for what is really free.
+        match fitted {
+            None if self.num_key_changes() != num_changes => self.reserve_pass_of(parked, num_members),
+            fitted => fitted,
+        }
     }
 
-    fn try_to_fit_pass_of(
-        &mut self,
-        parked: &[LaneIndex],
-        num_members: u32,
-    ) -> Option<(PassPlan, Reservation)> {
-        let device = self.device.as_ref()?;
-        let first = self.lanes.running_of(*parked.first()?)?;
-        let (circuit, resident) = (first.job.circuit.clone(), first.plan.resident);
-        let (shape, srs) = device.sizes(&first.job);
-        let limit_bytes = device.ledger.limit_bytes(Claim::Normal).saturating_sub(first.plan.resident_bytes);
-        let work_bytes = device.reclaimable_bytes(&first.job).min(limit_bytes);
-        let plan = plan_pass(&shape, &srs, resident, num_members, work_bytes)?;
+    fn reserve_pass_of(&mut self, parked: &[LaneIndex], num_members: u32) -> Option<(PassPlan, Reservation)> {
+        let plan = self.plan_pass_of(parked, num_members)?;
+        let circuit = self.lanes.running_of(*parked.first()?)?.job.circuit.clone();
         self.make_room(&circuit, plan.peak_bytes(), Claim::Normal);
         let memory = self.device.as_ref()?.ledger.reserve(plan.peak_bytes(), Claim::Normal).ok()?;
         Some((plan, memory))
+    }
+
+    /// In what is free, and what idle keys hold.
+    fn plan_pass_of(&self, parked: &[LaneIndex], num_members: u32) -> Option<PassPlan> {
+        let device = self.device.as_ref()?;
+        let first = self.lanes.running_of(*parked.first()?)?;
+        let (shape, srs) = device.sizes(&first.job);
+        let limit_bytes = device.ledger.limit_bytes(Claim::Normal).saturating_sub(first.plan.resident_bytes);
+        let work_bytes = device.reclaimable_bytes(&first.job).min(limit_bytes);
+        plan_pass(&shape, &srs, first.plan.resident, num_members, work_bytes)
     }
 
     /// Not while the books are right: what a partition had by itself is free when nothing runs.

@@ -298,6 +298,10 @@ impl SimState {
 
     /// Returns whom it was in a pass with: they may have waited for this one alone.
     pub fn abort(&mut self, lane: LaneIndex) -> Vec<LaneIndex> {
+        if self.lane(lane).partition.is_none() {
+            self.make_failure_moot(lane);
+            return Vec::new();
+        }
         let others = self.pass_of(lane).map_or_else(Vec::new, |pass| self.members_of(pass));
         let state = self.lane(lane);
         state.abort_pending = true;
@@ -382,6 +386,20 @@ impl SimState {
         state.abort_pending = false;
         self.leave_pass(lane);
         self.events.push_back(Happening::Event(BackendEvent::StageFailed { lane, stage, error }));
+    }
+
+    /// It has failed, which is not polled yet: that is the end of an aborted lane, unless the device is lost.
+    fn make_failure_moot(&mut self, lane: LaneIndex) {
+        for happening in &mut self.events {
+            match happening {
+                Happening::Event(BackendEvent::StageFailed { lane: failed, error, .. })
+                    if *failed == lane && error.class() != ErrorClass::DeviceLost =>
+                {
+                    *happening = Happening::Event(BackendEvent::Aborted { lane });
+                }
+                _ => {}
+            }
+        }
     }
 
     fn clear_aborted(&mut self, lane: LaneIndex) {
