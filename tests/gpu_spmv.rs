@@ -53,6 +53,8 @@ struct OnDevice {
     shape: DeviceShape,
     bits: DeviceBuffer<u64>,
     dense: DeviceBuffer<blst_fr>,
+    /// A proof has them beside the values too, which it makes anew of what is packed.
+    _inputs: DeviceBuffer<blst_fr>,
     values: DeviceBuffer<blst_fr>,
     rows: [DeviceBuffer<blst_fr>; 2],
 }
@@ -72,6 +74,7 @@ impl OnDevice {
             shape: DeviceShape::copied(reservation, stream, shape).unwrap(),
             bits: DeviceBuffer::from_slice(reservation, stream, &witness.bits).unwrap(),
             dense: scalars(&to_raw(&witness.dense)),
+            _inputs: scalars(&to_raw(&witness.inputs)),
             values: scalars(&values),
             rows,
         }

@@ -30,7 +30,7 @@ use crate::messages::synthesis::{
     CircuitNeeds, MeasureCircuit, MemoryLease, PrepareCircuit, PreparedCircuit,
 };
 use crate::policy::host_memory::HostPart;
-use crate::policy::plan::{least_budget_bytes, ShapeSummary};
+use crate::policy::plan::{least_budget_bytes, EvaluationSummary, ShapeSummary};
 use crate::policy::queue::Waiting;
 
 /// A circuit in host memory, or on its way there.
@@ -130,13 +130,16 @@ fn least_witness_bytes(shape: &ShapeSummary) -> u64 {
     32 * shape.num_inputs + 8 * shape.num_aux.div_ceil(64)
 }
 
-/// The least memory of a device with which a partition can be planned.
+/// The least memory of a device with which a partition can be planned. Until the shape is there: as if all variables were bits
+/// and the matrices took nothing, so that no device is ruled out that may do.
 pub(super) fn least_vram_bytes(needs: &CircuitNeeds, model: MemoryModel) -> u64 {
+    let lightest = EvaluationSummary { shape_bytes: 0, num_dense: 0 };
+    let evaluation = needs.shape.evaluation.or(Some(lightest));
     let srs = match model {
         MemoryModel::Dedicated => needs.srs,
         MemoryModel::SharedWithHost => needs.srs.in_place(),
     };
-    least_budget_bytes(&needs.shape, &srs)
+    least_budget_bytes(&ShapeSummary { evaluation, ..needs.shape }, &srs)
 }
 
 impl Scheduler {
