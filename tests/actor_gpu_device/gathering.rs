@@ -10,8 +10,6 @@ use cuzk::policy::shared_pass::plan_pass;
 use super::passes::{card, porep_32g, ready_card, settings, Run, GB, RESERVE, SHORT, TEN};
 use super::*;
 
-/// Just what one partition needs: beside one that has not reached its sums there is no room for anything else.
-const TIGHT: u64 = 17_700_000_000;
 /// What CRITICAL work of a test is called beside the partitions of the run.
 const URGENT: u32 = 77;
 const OTHER: u32 = 78;
@@ -38,16 +36,21 @@ fn dense_porep() -> SimCircuit {
     circuit
 }
 
+/// Just what one partition needs: beside one that has not reached its sums there is no room for anything else.
+fn tight(circuit: &SimCircuit) -> u64 {
+    least_budget_bytes(&circuit.shape, &circuit.srs) + RESERVE + 30_000_000
+}
+
 /// What a partition takes in all where it may have `budget_bytes`.
 fn bytes_of(circuit: &SimCircuit, budget_bytes: u64) -> u64 {
     plan(&circuit.shape, &circuit.srs, budget_bytes).expect("there is room").peak_bytes()
 }
 
-/// Whether a pass of so many can be planned where `taken_bytes` of the card are others'.
+/// Whether a pass of so many can be planned where `taken_bytes` of a [`tight`] card are others'.
 fn has_pass(circuit: &SimCircuit, num_members: u32, taken_bytes: u64) -> bool {
     let SimCircuit { shape, srs, .. } = circuit;
-    let alone = plan(shape, srs, TIGHT - RESERVE).expect("a small card streams");
-    let work_bytes = TIGHT - alone.resident_bytes - taken_bytes;
+    let alone = plan(shape, srs, tight(circuit) - RESERVE).expect("a small card streams");
+    let work_bytes = tight(circuit) - alone.resident_bytes - taken_bytes;
     plan_pass(shape, srs, alone.resident, num_members, work_bytes).is_some()
 }
 
@@ -58,8 +61,9 @@ fn card_of<const N: usize>(fixture: &Fixture, circuits: [(&Fixture, SimCircuit);
     config
 }
 
-async fn ready_tight(config: SimConfig, batches: BatchPolicy) -> DeviceRig {
-    let device = DeviceConfig { budget_bytes: Some(TIGHT), ..settings(batches) };
+/// A card that is [`tight`] for this circuit.
+async fn ready_tight(config: SimConfig, circuit: &SimCircuit, batches: BatchPolicy) -> DeviceRig {
+    let device = DeviceConfig { budget_bytes: Some(tight(circuit)), ..settings(batches) };
     DeviceRig::ready(&spawner(config), device).await
 }
 
@@ -74,11 +78,11 @@ async fn six_beside_urgent(rig: DeviceRig, fixture: &Fixture, urgent: &Fixture) 
 fn half_of_a_batch_goes_on_where_not_all_have_memory_beside_what_runs() {
     let fixture = fixture();
     let urgent = fixture.renamed("urgent");
-    let circuits = [(&fixture, dense_porep()), (&urgent, filler(6_000_000, Duration::from_secs(20)))];
-    let taken_bytes = bytes_of(&circuits[1].1, TIGHT - GB);
+    let circuits = [(&fixture, dense_porep()), (&urgent, filler(2_000_000, Duration::from_secs(20)))];
+    let taken_bytes = bytes_of(&circuits[1].1, tight(&circuits[0].1) - GB);
     assert!(has_pass(&circuits[0].1, 3, taken_bytes) && !has_pass(&circuits[0].1, 6, taken_bytes));
     on_paused_arbiter(async {
-        let rig = ready_tight(card_of(&fixture, circuits), BatchPolicy::default()).await;
+        let rig = ready_tight(card_of(&fixture, circuits), &dense_porep(), BatchPolicy::default()).await;
         let mut run = six_beside_urgent(rig, &fixture, &urgent).await;
         run.go_on(&fixture, |_| false).await;
         assert_eq!((run.num_proved(), run.num_passes()), (7, 3), "two passes, and one by itself");
@@ -94,13 +98,13 @@ fn half_of_a_batch_goes_on_where_not_all_have_memory_beside_what_runs() {
 fn whoever_has_memory_goes_on_when_the_batch_has_waited_long_enough() {
     let fixture = fixture();
     let urgent = fixture.renamed("urgent");
-    let circuits = [(&fixture, dense_porep()), (&urgent, filler(8_000_000, Duration::from_secs(20)))];
-    let taken_bytes = bytes_of(&circuits[1].1, TIGHT - GB);
+    let circuits = [(&fixture, dense_porep()), (&urgent, filler(5_000_000, Duration::from_secs(20)))];
+    let taken_bytes = bytes_of(&circuits[1].1, tight(&circuits[0].1) - GB);
     assert!(has_pass(&circuits[0].1, 1, taken_bytes) && !has_pass(&circuits[0].1, 3, taken_bytes));
     let max_time = Duration::from_secs(30);
     let batches = BatchPolicy { max_partitions: 32, max_time };
     on_paused_arbiter(async {
-        let rig = ready_tight(card_of(&fixture, circuits), batches).await;
+        let rig = ready_tight(card_of(&fixture, circuits), &dense_porep(), batches).await;
         let mut run = six_beside_urgent(rig, &fixture, &urgent).await;
         run.go_on(&fixture, |_| false).await;
         assert_eq!(run.num_proved(), 7);
@@ -219,9 +223,9 @@ fn b29_a_parked_partition_keeps_its_key_and_can_be_cancelled() {
     let fixture = fixture();
     let urgent = fixture.renamed("urgent");
     let circuits = [(&fixture, porep()), (&urgent, filler(20_000_000, Duration::from_secs(3)))];
-    assert!(!has_pass(&circuits[0].1, 1, bytes_of(&circuits[1].1, TIGHT - GB)));
+    assert!(!has_pass(&circuits[0].1, 1, bytes_of(&circuits[1].1, tight(&circuits[0].1) - GB)));
     on_paused_arbiter(async {
-        let rig = ready_tight(card_of(&fixture, circuits), BatchPolicy::default()).await;
+        let rig = ready_tight(card_of(&fixture, circuits), &porep(), BatchPolicy::default()).await;
         let mut run = Run::up_to(rig, &fixture, 3, |run| run.ends_of(Stage::SumH).len() >= 2).await;
         run.send_urgent(urgent.work(2, URGENT));
         run.go_on(&fixture, |run| run.ends_of(Stage::Upload).contains_key(&URGENT)).await;
@@ -257,19 +261,20 @@ fn b09_no_pass_takes_the_memory_that_critical_work_waits_for() {
     let [large, long, urgent] = ["large", "long", "urgent"].map(|name| fixture.renamed(name));
     let circuits = [
         (&fixture, porep()),
-        (&large, filler(20_000_000, SHORT)),
+        (&large, filler(10_000_000, SHORT)),
         (&long, filler(12_000_000, 200 * MS)),
         (&urgent, porep()),
     ];
     // The second of them has what the first leaves: after that there is room for a pass, and not for the third.
-    let large_bytes = bytes_of(&circuits[1].1, TIGHT - GB);
-    assert!(!has_pass(&circuits[0].1, 1, large_bytes) && has_pass(&circuits[0].1, 3, TIGHT - large_bytes));
+    let tight = tight(&circuits[0].1);
+    let large_bytes = bytes_of(&circuits[1].1, tight - GB);
+    assert!(!has_pass(&circuits[0].1, 1, large_bytes) && has_pass(&circuits[0].1, 3, tight - large_bytes));
     let least_bytes = |index: usize| least_budget_bytes(&circuits[index].1.shape, &circuits[index].1.srs);
-    assert!(least_bytes(2) < TIGHT - large_bytes - GB && least_bytes(3) > TIGHT - least_bytes(2));
+    assert!(least_bytes(2) < tight - large_bytes - GB && least_bytes(3) > tight - least_bytes(2));
     on_paused_arbiter(async {
         let mut config = card_of(&fixture, circuits);
         config.layout.critical = 3;
-        let rig = ready_tight(config, BatchPolicy::default()).await;
+        let rig = ready_tight(config, &porep(), BatchPolicy::default()).await;
         let mut run = Run::up_to(rig, &fixture, 3, |run| run.ends_of(Stage::SumH).len() >= 2).await;
         for (job, fixture) in (URGENT..).zip([&large, &long, &urgent]) {
             run.send_urgent(fixture.work(2, job));
