@@ -29,9 +29,9 @@ use crate::circuits::library::{
     accepted, answers_of_header, compares_streamed, prepared_key, read_proofs, refused, refused_request,
 };
 use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader};
-use crate::circuits::vanilla::{check_path, refuse, with_tree, PostSectorProof, SectorTree};
+use crate::circuits::vanilla::{check_tree_path, refuse, with_tree, PostSectorProof, SectorTree};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{native, CircuitSpec, ProofKind, WorkKind, Workload};
+use crate::circuits::{native, parallel, CircuitSpec, ProofKind, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
 use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
@@ -86,6 +86,11 @@ fn decode_tree<Tree: SectorTree>(
     let randomness = request.checked_randomness()?;
     check_num_sectors(request, &config)?;
     check_partition_index(request)?;
+    let read = parallel::map(request.vanilla_proofs.len(), &|number| {
+        let (at, bytes) = (place(number), &request.vanilla_proofs[number]);
+        PostSectorProof::read(&at, bytes, registered.sector_size, config.challenge_count)
+            .map(library_proof::<Tree>)
+    });
     let mut inputs = PublicInputs {
         randomness: randomness.into(),
         prover_id: prover_id(request.miner_id).into(),
@@ -93,20 +98,37 @@ fn decode_tree<Tree: SectorTree>(
         k: Some(request.partition_index as usize),
     };
     let mut sector_proofs: Vec<SectorProof<Tree>> = Vec::with_capacity(request.vanilla_proofs.len());
-    for (number, bytes) in request.vanilla_proofs.iter().enumerate() {
-        let at = format!("vanilla_proofs[{number}]");
-        let read = PostSectorProof::read(&at, bytes, registered.sector_size, config.challenge_count)?;
-        let proof = library_proof(read);
-        check_order(&at, inputs.sectors.last(), &proof)?;
-        inputs.sectors.push(PublicSector { id: proof.sector_id, comm_r: proof.comm_r });
-        check_sector(&at, number, &proof, &config, &params.vanilla_params, &inputs)?;
-        sector_proofs.push(proof);
+    // The first sector that cannot be taken as it stands: those before it are looked at all the same, so that the error is
+    // always the first one's.
+    let mut broken = Ok(());
+    for (number, read) in read.into_iter().enumerate() {
+        let taken =
+            read.and_then(|proof| check_order(&place(number), inputs.sectors.last(), &proof).map(|()| proof));
+        match taken {
+            Ok(proof) => {
+                inputs.sectors.push(PublicSector { id: proof.sector_id, comm_r: proof.comm_r });
+                sector_proofs.push(proof);
+            }
+            Err(error) => {
+                broken = Err(error);
+                break;
+            }
+        }
     }
+    let checked = parallel::map(sector_proofs.len(), &|number| {
+        check_sector(&place(number), number, &sector_proofs[number], &config, &params.vanilla_params, &inputs)
+    });
+    checked.into_iter().chain([broken]).collect::<Result<(), _>>()?;
     check_sector_number(request, &inputs.sectors)?;
     let proof = circuit_proof(&config, &params, &inputs, &sector_proofs)?;
     let spec = CircuitSpec::new(registered.kind, registered.sector_size);
     let header = JobHeader::new(request, registered, &spec, params_dir, request.sector_number);
     Ok(Arc::new(PostJob { header, config, params, inputs, proof }))
+}
+
+/// What errors call a sector's proof.
+fn place(number: usize) -> String {
+    format!("vanilla_proofs[{number}]")
 }
 
 fn check_num_sectors(request: &FilecoinRequest, config: &PoStConfig) -> Result<(), RequestError> {
@@ -187,16 +209,13 @@ fn check_sector<Tree: SectorTree>(
     if <PoseidonHasher as Hasher>::Function::hash2(&sector.comm_c, &sector.comm_r_last) != proof.comm_r {
         return refuse(at, "comm_r is not the hash of comm_c and comm_r_last");
     }
-    for (path_number, path) in sector.inclusion_proofs.iter().enumerate() {
+    let root = sector.comm_r_last.as_ref();
+    let checked = parallel::map(sector.inclusion_proofs.len(), &|path_number| {
         let leaf = challenged_leaf(config, params, inputs, number, path_number);
-        check_path(
-            format_args!("{at} path {path_number}"),
-            path,
-            leaf as usize,
-            sector.comm_r_last.as_ref(),
-        )?;
-    }
-    Ok(())
+        let path = &sector.inclusion_proofs[path_number];
+        check_tree_path(format_args!("{at} path {path_number}"), path, leaf as usize, root)
+    });
+    checked.into_iter().collect()
 }
 
 /// The leaf that challenge `number` of the sector in place `sector` asks for.

@@ -21,9 +21,11 @@ use crate::circuits::library::{
     accepted, answers_of_header, compares_streamed, prepared_key, read_proofs, refused,
 };
 use crate::circuits::request::{FilecoinRequest, JobHeader};
-use crate::circuits::vanilla::{check_path, refuse, with_tree, SectorTree, UpdatePartitionProof};
+use crate::circuits::vanilla::{
+    check_data_path, check_tree_path, refuse, with_tree, SectorTree, UpdatePartitionProof,
+};
 use crate::circuits::workload::partition_of;
-use crate::circuits::{native, CircuitSpec, ProofKind, SectorSize, WorkKind, Workload};
+use crate::circuits::{native, parallel, CircuitSpec, ProofKind, SectorSize, WorkKind, Workload};
 use crate::error::{RequestError, SynthesisError};
 use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
@@ -79,12 +81,11 @@ fn decode_tree<Tree: SectorTree>(
         let what = format!("needs {needs} (one per partition of {sector_size} sectors), has {has}");
         return Err(request.field_error("vanilla_proofs", what));
     }
-    let partitions = request
-        .vanilla_proofs
-        .iter()
-        .enumerate()
-        .map(|(number, bytes)| decode_partition(number, bytes, sector_size, &params, &inputs))
-        .collect::<Result<_, _>>()?;
+    let decoded = parallel::map(needs, &|number| {
+        decode_partition(number, &request.vanilla_proofs[number], sector_size, &params, &inputs)
+    });
+    // The first one's error, whichever came first.
+    let partitions = decoded.into_iter().collect::<Result<_, _>>()?;
     let spec = CircuitSpec::new(ProofKind::SnapDealsUpdate, sector_size);
     let header = JobHeader::new(request, registered, &spec, params_dir, request.sector_number);
     Ok(Arc::new(SnapJob::<Tree> { header, params, inputs, partitions }))
@@ -145,16 +146,24 @@ fn check_partition<Tree: SectorTree>(
     }
     let phi = phi(&inputs.comm_d_new, &inputs.comm_r_old);
     let challenges = Challenges::new(params.sector_nodes, inputs.comm_r_new, number);
-    for (challenge, (paths, leaf)) in proof.challenge_proofs.iter().zip(challenges).enumerate() {
+    let challenges: Vec<usize> = challenges.map(|leaf| leaf as usize).collect();
+    let checked = parallel::map(proof.challenge_proofs.len(), &|challenge| {
         let at = format!("{at} challenge {challenge}");
-        let leaf = leaf as usize;
+        let (paths, leaf) = (&proof.challenge_proofs[challenge], challenges[challenge]);
         check_own_partition(&at, paths, number, params)?;
-        check_path(format_args!("{at} old replica path"), &paths.proof_r_old, leaf, root_old.as_ref())?;
-        check_path(format_args!("{at} new data path"), &paths.proof_d_new, leaf, inputs.comm_d_new.as_ref())?;
-        check_path(format_args!("{at} new replica path"), &paths.proof_r_new, leaf, root_new.as_ref())?;
+        check_tree_path(format_args!("{at} old replica path"), &paths.proof_r_old, leaf, root_old.as_ref())?;
+        check_data_path(
+            format_args!("{at} new data path"),
+            &paths.proof_d_new,
+            leaf,
+            inputs.comm_d_new.as_ref(),
+        )?;
+        check_tree_path(format_args!("{at} new replica path"), &paths.proof_r_new, leaf, root_new.as_ref())?;
         check_encoding(&at, paths, rho(&phi, (leaf >> (params.challenge_bit_len - inputs.h)) as u32))?;
-        check_apex_leaf(&at, paths, leaf, &proof.apex_leafs, params)?;
-    }
+        check_apex_leaf(&at, paths, leaf, &proof.apex_leafs, params)
+    });
+    // The first one's error, whichever came first.
+    checked.into_iter().collect::<Result<(), _>>()?;
     check_apex_tree(at, number, proof, params)
 }
 

@@ -47,6 +47,31 @@ impl Path {
         self.levels.len()
     }
 
+    /// Whether the path leads from `leaf`, the one at `index` of a Poseidon tree, to its `root`. Of each level one hash is
+    /// made, without the values that a circuit allocates for it.
+    ///
+    /// # Panics
+    /// If a level has an arity that no Filecoin tree has: paths are checked when they are read.
+    pub fn leads(&self, leaf: Scalar, index: u64, root: Scalar) -> bool {
+        let shifts = self.levels.iter().scan(0, |shift, level| {
+            let own = *shift;
+            *shift += arity_bits(level);
+            Some(own)
+        });
+        let own_index =
+            self.levels.iter().zip(shifts).fold(0, |sum, (level, shift)| sum | (level.index as u64) << shift);
+        let climb = |node: Scalar, level: &Level| {
+            let mut nodes = [Scalar::default(); 8];
+            let nodes = &mut nodes[..=level.siblings.len()];
+            let (before, after) = level.siblings.split_at(level.index);
+            nodes[..level.index].copy_from_slice(before);
+            nodes[level.index] = node;
+            nodes[level.index + 1..].copy_from_slice(after);
+            poseidon::value(nodes)
+        };
+        self.leaf == leaf && own_index == index && self.levels.iter().fold(leaf, climb) == root
+    }
+
     /// Allocates the siblings of the levels `begin..end`, nothing else.
     pub(super) fn write_siblings(&self, writer: &mut Writer<'_>, begin: usize, end: usize) {
         self.part(begin, end).iter().for_each(|level| writer.nums(&level.siblings));

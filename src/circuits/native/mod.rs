@@ -34,6 +34,7 @@ use std::time::Duration;
 pub(super) use check::{check_porep, check_post, check_snap};
 pub use discover::DiscoveryError;
 pub(super) use merkle::Path;
+pub(super) use poseidon::value as hash;
 pub(super) use stream::compare_streamed;
 
 use crate::error::SynthesisError;

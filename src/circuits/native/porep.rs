@@ -46,6 +46,10 @@ impl Column {
         Self { rows, path }
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub fn into_path(self) -> Path {
         self.path
     }

@@ -42,6 +42,27 @@ pub(super) fn hash(writer: &mut Writer<'_>, preimage: &[Scalar]) -> Scalar {
     }
 }
 
+/// The hash of `preimage` alone, by the number of its elements.
+///
+/// # Panics
+/// If no Filecoin circuit hashes that many.
+pub(in crate::circuits) fn value(preimage: &[Scalar]) -> Scalar {
+    match preimage.len() {
+        2 => ARITY_2.value(preimage),
+        4 => ARITY_4.value(preimage),
+        8 => ARITY_8.value(preimage),
+        11 => ARITY_11.value(preimage),
+        other => panic!("no circuit hashes {other} elements"),
+    }
+}
+
+/// Takes the values that a circuit allocates where the hash alone is asked for.
+struct Untraced;
+
+impl Extend<Scalar> for Untraced {
+    fn extend<I: IntoIterator<Item = Scalar>>(&mut self, _values: I) {}
+}
+
 /// The permutation of `W` elements, its constants prepared as neptune's optimised form has them.
 pub(super) struct Poseidon<const W: usize> {
     /// The first element after its S-box: the domain tag and the keys are constants.
@@ -108,11 +129,11 @@ impl<const W: usize> Poseidon<W> {
 
     /// The hash alone.
     pub fn value(&self, preimage: &[Scalar]) -> Scalar {
-        self.trace(preimage, &mut Vec::new())
+        self.trace(preimage, &mut Untraced)
     }
 
     /// The hash, and every value that the circuit allocates for it.
-    fn trace(&self, preimage: &[Scalar], values: &mut Vec<Scalar>) -> Scalar {
+    fn trace(&self, preimage: &[Scalar], values: &mut impl Extend<Scalar>) -> Scalar {
         let mut state = self.first_round(preimage, values);
         for round in 1..self.half_full_rounds {
             let last = round + 1 == self.half_full_rounds;
@@ -127,18 +148,17 @@ impl<const W: usize> Poseidon<W> {
             state = Self::full_round(values, &state, keys, &self.mds);
         }
         let state = Self::full_round(values, &state, &[Scalar::ZERO; W], &self.mds);
-        values.push(state[1]);
+        values.extend([state[1]]);
         state[1]
     }
 
-    fn first_round(&self, preimage: &[Scalar], values: &mut Vec<Scalar>) -> [Scalar; W] {
+    fn first_round(&self, preimage: &[Scalar], values: &mut impl Extend<Scalar>) -> [Scalar; W] {
         assert_eq!(preimage.len() + 1, W, "as many elements as the arity");
         let mut state = [self.first; W];
         let keys = self.first_keys.iter().zip(&self.full_keys[0]).skip(1);
         for ((element, preimage), (before, after)) in state[1..].iter_mut().zip(preimage).zip(keys) {
             let x = preimage + before;
-            let x2 = x.square();
-            let x4 = x2.square();
+            let [x2, x4] = powers(x);
             *element = x4 * x + after;
             values.extend([x2, x4, *element]);
         }
@@ -146,7 +166,7 @@ impl<const W: usize> Poseidon<W> {
     }
 
     fn full_round(
-        values: &mut Vec<Scalar>,
+        values: &mut impl Extend<Scalar>,
         state: &[Scalar; W],
         keys: &[Scalar; W],
         matrix: &[[Limbs; W]; W],
@@ -156,9 +176,14 @@ impl<const W: usize> Poseidon<W> {
     }
 }
 
-fn s_box(values: &mut Vec<Scalar>, x: Scalar, key: Scalar) -> Scalar {
-    let x2 = x.square();
-    let x4 = x2.square();
+/// Square and fourth power. By multiplications: blst's square of a scalar takes half again as long as its product.
+fn powers(x: Scalar) -> [Scalar; 2] {
+    let x2 = x * x;
+    [x2, x2 * x2]
+}
+
+fn s_box(values: &mut impl Extend<Scalar>, x: Scalar, key: Scalar) -> Scalar {
+    let [x2, x4] = powers(x);
     let x5 = x4 * x + key;
     values.extend([x, x2, x4, x5]);
     x5

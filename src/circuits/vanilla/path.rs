@@ -9,7 +9,7 @@ use serde::Deserialize;
 use storage_proofs_core::merkle::{MerkleProof, MerkleProofTrait, MerkleTreeTrait};
 
 use super::{check_count, check_node, refuse, Node};
-use crate::circuits::SectorSize;
+use crate::circuits::{native, SectorSize};
 use crate::error::RequestError;
 
 /// The shape of a sector's replica and column trees: arity 8 throughout, except for the topmost level of 64 GiB.
@@ -207,12 +207,38 @@ impl MerklePath {
     }
 }
 
-/// Fails unless `path` proves the leaf at `leaf_index` of the tree with `root`.
-pub(in crate::circuits) fn check_path<P>(
+/// Fails unless `path` proves the leaf at `leaf_index` of the data tree with `root`.
+pub(in crate::circuits) fn check_data_path(
+    at: impl fmt::Display,
+    path: &DataPath,
+    leaf_index: usize,
+    root: &[u8],
+) -> Result<(), RequestError> {
+    check_path(at, path, leaf_index, root, || path.verify())
+}
+
+/// Fails unless `path` proves the leaf at `leaf_index` of the replica or column tree with `root`.
+pub(in crate::circuits) fn check_tree_path<P>(
     at: impl fmt::Display,
     path: &P,
     leaf_index: usize,
     root: &[u8],
+) -> Result<(), RequestError>
+where
+    P: MerkleProofTrait<Hasher = PoseidonHasher>,
+{
+    // By the hash of our own witnesses, which is quicker. Before a path is refused the library has looked at it too.
+    let leads = || native::Path::new(path).leads(path.leaf().into(), leaf_index as u64, path.root().into());
+    check_path(at, path, leaf_index, root, || leads() || path.verify())
+}
+
+/// `verifies`: whether the path's levels lead from its leaf to its own root.
+fn check_path<P>(
+    at: impl fmt::Display,
+    path: &P,
+    leaf_index: usize,
+    root: &[u8],
+    verifies: impl FnOnce() -> bool,
 ) -> Result<(), RequestError>
 where
     P: MerkleProofTrait,
@@ -223,7 +249,7 @@ where
             format_args!("leads to leaf {}, challenge is leaf {leaf_index}", path.path_index()),
         );
     }
-    if !path.verify() {
+    if !verifies() {
         return refuse(at, "does not lead from its leaf to its root");
     }
     let own_root = path.root();
