@@ -187,10 +187,16 @@ impl Engine {
             Ok(decoded) => decoded,
             Err(request) => {
                 let decode = self.inner.links.decode.borrow().clone();
-                let request = DecodeRequest { request, priority: rank, keep_bytes };
-                self.ask("decode a request", &decode, request, self.inner.deadlines.decode)
+                // Lives as long as somebody waits here.
+                let caller = Arc::new(());
+                let caller_seen = Some(Arc::downgrade(&caller));
+                let request = DecodeRequest { request, priority: rank, keep_bytes, caller: caller_seen };
+                let decoded = self
+                    .ask("decode a request", &decode, request, self.inner.deadlines.decode)
                     .await
-                    .map_err(|error| self.synthesizer_error(error))??
+                    .map_err(|error| self.synthesizer_error(error));
+                drop(caller);
+                decoded??
             }
         };
         let submit = SubmitJob {

@@ -228,7 +228,10 @@ impl Handler<DecodeRequest> for Synthesizer {
         self.waiting_decodes.all += 1;
         self.waiting_decodes.critical += usize::from(decode.priority == Priority::Critical);
         let work = Box::new(move || {
-            // The caller may have gone away; then nobody needs the answer.
+            if decode.caller.is_some_and(|caller| caller.strong_count() == 0) {
+                return;
+            }
+            // The caller may have gone away meanwhile; then nobody needs the answer.
             let _ = reply.send(tasks::decode(decode.request, decode.keep_bytes, &params_dir, &decoders));
         });
         self.add(TaskClass::Decode, decode.priority, Task { work, takes: Duration::ZERO }, ctx);

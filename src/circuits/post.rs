@@ -27,6 +27,7 @@ use storage_proofs_post::fallback::{
 use crate::circuits::catalogue::RegisteredProof;
 use crate::circuits::library::{
     accepted, answers_of_header, compares_streamed, prepared_key, read_proofs, refused, refused_request,
+    verify_with_inputs_summed, MAX_TABLE_INPUTS,
 };
 use crate::circuits::request::{prover_id, FilecoinRequest, JobHeader};
 use crate::circuits::vanilla::{check_tree_path, refuse, with_tree, PostSectorProof, SectorTree};
@@ -384,6 +385,10 @@ impl<Tree: SectorTree> Workload for PostJob<Tree> {
     }
 
     fn verify_job(&self, vk: &VerifyingKey, proof: &[u8]) -> Result<(), RequestError> {
+        if vk.ic.len() > MAX_TABLE_INPUTS {
+            let inputs = self.public_inputs(PartitionIndex(0)).map_err(refused_request)?;
+            return verify_with_inputs_summed(vk, proof, &inputs);
+        }
         let key = prepared_key(vk);
         let proofs = read_proofs(proof, 1, &key)?;
         if self.is_later_legacy_partition() {

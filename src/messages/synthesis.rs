@@ -94,6 +94,9 @@ pub struct DecodeRequest {
     pub priority: Priority,
     /// A journal will want its bytes.
     pub keep_bytes: bool,
+    /// Gone once the caller is, who may vanish while the request waits: it is dropped then, undecoded. `None`: whoever asks
+    /// stays.
+    pub caller: Option<Weak<()>>,
 }
 
 /// What a request says.

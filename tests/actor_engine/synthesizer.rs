@@ -384,9 +384,39 @@ fn a_request_that_cannot_be_decoded_is_answered() {
             request: Undecoded::Filecoin(Box::default()),
             priority: Priority::Critical,
             keep_bytes: false,
+            caller: None,
         };
         let error = subject.address.send(decode).await.unwrap().unwrap_err();
         assert!(matches!(error, EngineError::Request(_)), "{error}");
+        subject.end().await;
+    });
+}
+
+#[test]
+fn b26_a_request_whose_caller_has_vanished_is_not_decoded() {
+    on_paused_arbiter(async {
+        let subject = Subject::start();
+        let (read, was_read) = channel();
+        let decode = |caller: &Arc<()>| DecodeRequest {
+            request: Undecoded::Stored(Box::new({
+                let read = read.clone();
+                move || {
+                    read.send(()).expect("the test is there");
+                    Ok(Undecoded::Filecoin(Box::default()))
+                }
+            })),
+            priority: Priority::Normal,
+            keep_bytes: false,
+            caller: Some(Arc::downgrade(caller)),
+        };
+        let caller = Arc::new(());
+        let here = decode(&caller);
+        subject.address.send(here).await.unwrap().unwrap_err();
+        was_read.try_recv().expect("its caller waits");
+        let gone = decode(&caller);
+        drop(caller);
+        subject.address.send(gone).await.unwrap().unwrap_err();
+        was_read.try_recv().expect_err("nobody waits for it");
         subject.end().await;
     });
 }

@@ -3,6 +3,8 @@
 //! A [`Writer`] fills one stretch of variables. Stretches of equal form (a PoRep's challenges, a PoSt's sectors) have
 //! writers of their own and are filled in parallel: [`fill`].
 
+use std::sync::{Mutex, PoisonError};
+
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
 use rayon::prelude::*;
@@ -169,6 +171,13 @@ fn dense_within(classes: &VariableClasses, first: usize, end: usize) -> usize {
     rank(end) - rank(first)
 }
 
+/// Whose turn it is to have all threads for a large witness.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Variables from which on a witness takes turns. Below, as of a WinningPoSt, it is made in milliseconds, and waits for
+/// nobody.
+const TAKES_TURNS_AUX: usize = 1 << 23;
+
 /// The witness of a circuit that is a head and then `parts`, each of the same number of variables.
 ///
 /// # Errors
@@ -180,7 +189,9 @@ pub(super) fn fill<T: Sync>(
     part: impl Fn(&mut Writer<'_>, &T) + Sync,
 ) -> Result<PackedWitness, Misfit> {
     let num_aux = classes.num_aux();
-    let mut dense = vec![Scalar::ZERO; classes.num_dense()];
+    // By all threads: of a WindowPoSt partition of 32 GiB sectors these are 4 GB, whose pages are new.
+    let mut dense: Vec<Scalar> =
+        (0..classes.num_dense()).into_par_iter().with_min_len(1 << 16).map(|_| Scalar::ZERO).collect();
     let mut writer = Writer::new(classes, 0, num_aux, &mut dense);
     writer.input(Scalar::ONE);
     head(&mut writer);
@@ -219,6 +230,10 @@ fn fill_parts(
         rest = others;
         stretches.push((first, own));
     }
+    // Partitions whose parts keep every thread busy are made one after another, not each of them slowly beside the others: a
+    // device waits for the first. A thread of the pool does not wait, since what it waits for may need it.
+    let takes_turns = num_aux >= TAKES_TURNS_AUX && rayon::current_thread_index().is_none();
+    let _turn = takes_turns.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
     stretches
         .into_par_iter()
         .enumerate()

@@ -147,8 +147,9 @@ impl Scheduler {
         let Some(record) = self.durable.undecoded.get(&job) else { return };
         let reader = journal.reader();
         let request = Undecoded::Stored(Box::new(move || Ok(reader.request(job)?)));
-        let asked =
-            synthesizer.decode.send(DecodeRequest { request, priority: record.priority, keep_bytes: false });
+        let priority = record.priority;
+        let decode = DecodeRequest { request, priority, keep_bytes: false, caller: None };
+        let asked = synthesizer.decode.send(decode);
         self.durable.decoding.insert(job);
         actix_rt::spawn(async move {
             // An error: the Synthesizer died. Its successor is asked again.
