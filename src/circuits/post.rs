@@ -12,10 +12,7 @@ use blstrs::Scalar;
 use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonHasher};
 use filecoin_hashers::{HashFunction, Hasher};
 use filecoin_proofs::parameters::{window_post_setup_params, winning_post_setup_params};
-use filecoin_proofs::{
-    partition_vanilla_proofs, single_partition_vanilla_proofs, FallbackPoStSectorProof, PoStConfig, PoStType,
-    VanillaProof,
-};
+use filecoin_proofs::{FallbackPoStSectorProof, PoStConfig, PoStType, VanillaProof};
 use storage_proofs_core::api_version::ApiVersion;
 use storage_proofs_core::compound_proof::{self, CompoundProof};
 use storage_proofs_core::sector::SectorId;
@@ -121,7 +118,7 @@ fn decode_tree<Tree: SectorTree>(
     });
     checked.into_iter().chain([broken]).collect::<Result<(), _>>()?;
     check_sector_number(request, &inputs.sectors)?;
-    let proof = circuit_proof(&config, &params, &inputs, &sector_proofs)?;
+    let proof = circuit_proof(&config, sector_proofs);
     let spec = CircuitSpec::new(registered.kind, registered.sector_size);
     let header = JobHeader::new(request, registered, &spec, params_dir, request.sector_number);
     Ok(Arc::new(PostJob { header, config, params, inputs, proof }))
@@ -258,24 +255,27 @@ fn library_proof<Tree: SectorTree>(read: PostSectorProof) -> SectorProof<Tree> {
     }
 }
 
-/// Brings the sectors' proofs into the circuit's shape.
+/// Brings the sectors' proofs, each of one sector and checked, into the circuit's shape (filecoin-proofs
+/// `api/post_util.rs`, `single_partition_vanilla_proofs`, which looks each sector up, copies it and hashes all its paths again):
+/// a place for each of WindowPoSt's sectors or of WinningPoSt's paths, the last one repeated.
 fn circuit_proof<Tree: SectorTree>(
     config: &PoStConfig,
-    params: &PublicParams<Tree>,
-    inputs: &PublicInputs,
-    proofs: &[SectorProof<Tree>],
-) -> Result<VanillaProof<Tree>, RequestError> {
-    let vanilla = &params.vanilla_params;
-    match config.typ {
-        PoStType::Window => {
-            single_partition_vanilla_proofs(config, vanilla, inputs, proofs).map_err(refused_request)
-        }
+    proofs: Vec<SectorProof<Tree>>,
+) -> VanillaProof<Tree> {
+    let mut places: Vec<_> = proofs.into_iter().flat_map(|proof| proof.vanilla_proof.sectors).collect();
+    let num_places = match config.typ {
+        PoStType::Window => config.sector_count,
         PoStType::Winning => {
-            let mut partitions =
-                partition_vanilla_proofs(config, vanilla, inputs, 1, proofs).map_err(refused_request)?;
-            Ok(partitions.remove(0))
+            let sector = places.remove(0);
+            let (comm_c, comm_r_last) = (sector.comm_c, sector.comm_r_last);
+            let place = |path| fallback::SectorProof { inclusion_proofs: vec![path], comm_c, comm_r_last };
+            places = sector.inclusion_proofs.into_iter().map(place).collect();
+            config.challenge_count
         }
-    }
+    };
+    let last = places[places.len() - 1].clone();
+    places.resize(num_places, last);
+    fallback::Proof { sectors: places }
 }
 
 impl<Tree: SectorTree> PostJob<Tree> {
