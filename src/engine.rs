@@ -238,12 +238,14 @@ impl Engine {
         block_on(self.submit(request))
     }
 
-    /// Cancels a job, whoever waits for it. Idempotent.
+    /// Cancels a job, whoever waits for it. Idempotent. Where there is a journal, its answer waits until no later process will
+    /// prove the job.
     ///
     /// # Errors
-    /// [`EngineError::Schedule`] if the engine has stopped, [`EngineError::NoAnswer`] if it does not answer in time.
+    /// [`EngineError::Schedule`] if the engine has stopped, [`EngineError::NoAnswer`] if it does not answer in time,
+    /// [`EngineError::Journal`] if the job is cancelled and the journal cannot be written.
     pub async fn cancel(&self, job: JobId) -> Result<CancelOutcome, EngineError> {
-        self.ask_scheduler("cancel a job", &self.inner.links.cancel, CancelJob { job }).await
+        self.ask_scheduler("cancel a job", &self.inner.links.cancel, CancelJob { job }).await?
     }
 
     /// As [`Engine::cancel`], blocking.

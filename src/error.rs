@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub(crate) use self::panics::{catch, panic_text};
-use crate::ids::{CircuitId, DeviceId, WorkRef};
+use crate::ids::{CircuitId, DeviceId, JobId, WorkRef};
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -435,6 +435,9 @@ pub enum JournalError {
     /// The disk is full or fails. Nothing was accepted: try again.
     #[error("journal {} cannot be written: {what}; new jobs are refused until it can be: try again", path.display())]
     Unwritable { path: PathBuf, what: String },
+    /// The disk is full or fails. The job is cancelled in this process.
+    #[error("job {job} is cancelled, but journal {} cannot be written: {what}; if this process ends before it can be, the next one proves the job", path.display())]
+    NotForgotten { job: JobId, path: PathBuf, what: String },
 }
 
 impl JournalError {
@@ -443,7 +446,9 @@ impl JournalError {
             Self::InUse { .. } | Self::Newer { .. } | Self::Damaged { .. } | Self::Unreachable { .. } => {
                 ErrorClass::Caller
             }
-            Self::Unreadable { .. } | Self::Unwritable { .. } => ErrorClass::Retry,
+            Self::Unreadable { .. } | Self::Unwritable { .. } | Self::NotForgotten { .. } => {
+                ErrorClass::Retry
+            }
         }
     }
 }

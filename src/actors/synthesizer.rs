@@ -8,7 +8,8 @@
 //! Verification goes before everything, since it finishes what is nearly done; all else goes by priority, so that a
 //! CRITICAL job waits for no other's work at any step. Within a level decoding goes first, since a caller waits for
 //! it; then circuits, then the host's own proofs, then witnesses. One thread more than there are cores for is kept for
-//! verification and CRITICAL work, which then need not wait for the end of a witness that takes a minute. A task's
+//! verification and CRITICAL work, which then need not wait for the end of a witness that takes a minute; nor do their
+//! loops, which have threads beside rayon's. A task's
 //! panic becomes a typed error, and the thread survives, whatever was panicked with. Nothing that a host has written (its
 //! workloads' methods, their drop) runs in the actor itself.
 
@@ -81,7 +82,7 @@ impl TaskRank {
         Self { is_not_verify: class != TaskClass::Verify, priority: Reverse(priority), class, arrival }
     }
 
-    /// It may take the thread that is kept for such work.
+    /// It may take the thread that is kept for such work, and its loops have threads of their own.
     fn is_express(&self) -> bool {
         !self.is_not_verify || self.priority.0 == Priority::Critical
     }
@@ -143,9 +144,17 @@ impl Synthesizer {
         }
     }
 
-    fn add(&mut self, class: TaskClass, priority: Priority, task: Task, ctx: &mut Context<Self>) {
+    fn add(
+        &mut self,
+        class: TaskClass,
+        priority: Priority,
+        work: Box<dyn FnOnce() + Send>,
+        takes: Duration,
+        ctx: &mut Context<Self>,
+    ) {
         self.arrivals += 1;
-        self.waiting.insert(TaskRank::new(class, priority, self.arrivals), task);
+        let rank = TaskRank::new(class, priority, self.arrivals);
+        self.waiting.insert(rank, Task { work, takes, is_express: rank.is_express() });
         self.feed(ctx);
     }
 
@@ -159,7 +168,7 @@ impl Synthesizer {
                 unanswered.answer(what, &peers);
             }
         });
-        self.add(class, priority, Task { work, takes }, ctx);
+        self.add(class, priority, work, takes, ctx);
     }
 
     /// Hands tasks to the pool while threads are free.
@@ -234,7 +243,7 @@ impl Handler<DecodeRequest> for Synthesizer {
             // The caller may have gone away meanwhile; then nobody needs the answer.
             let _ = reply.send(tasks::decode(decode.request, decode.keep_bytes, &params_dir, &decoders));
         });
-        self.add(TaskClass::Decode, decode.priority, Task { work, takes: Duration::ZERO }, ctx);
+        self.add(TaskClass::Decode, decode.priority, work, Duration::ZERO, ctx);
         let stopping = Rc::clone(&self.stopping);
         Box::pin(async move {
             decoded.await.unwrap_or_else(|_| {

@@ -113,7 +113,7 @@ impl JobHandle {
     /// Cancels the job, whoever else waits for it. Idempotent.
     ///
     /// # Errors
-    /// [`EngineError::Schedule`] if the engine has stopped.
+    /// As [`Engine::cancel`].
     pub async fn cancel(&self) -> Result<CancelOutcome, EngineError> {
         self.engine.cancel(self.id()).await
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,6 +38,13 @@ pub trait OpenBackend: Send + Sync + fmt::Debug + 'static {
     fn open(&self) -> io::Result<Box<dyn StorageBackend>>;
 }
 
+/// A file, whatever name it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
 impl fmt::Debug for Medium {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path().display())
@@ -50,6 +58,16 @@ impl Medium {
             Self::File(path) => path.clone(),
             Self::Backend(backend) => PathBuf::from(backend.name()),
         }
+    }
+
+    /// Which file has its name now; `None`: it is none.
+    ///
+    /// # Errors
+    /// If nothing has that name, or that cannot be told.
+    pub(super) fn file_id(&self) -> io::Result<Option<FileId>> {
+        let Self::File(path) = self else { return Ok(None) };
+        let metadata = std::fs::metadata(path)?;
+        Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
     }
 
     /// Opens what is there. `may_create`: for the first time, which checks all of it, and makes a new journal if there

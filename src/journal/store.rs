@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redb::{Database, ReadableDatabase, ReadableTable};
 
-use super::medium::Medium;
+use super::medium::{FileId, Medium};
 use super::record::{JobRecord, ResultRecord};
 use super::request::decode_request;
 use super::schema::{self, Found, Trials, JOBS, REQUESTS, RESULTS};
@@ -102,7 +102,13 @@ pub struct Store {
 #[derive(Debug)]
 struct Shared {
     medium: Medium,
-    open: Mutex<Option<Arc<Database>>>,
+    open: Mutex<Option<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    database: Arc<Database>,
+    file: Option<FileId>,
 }
 
 /// Which results there are, by age.
@@ -153,7 +159,9 @@ impl Store {
             index.insert(result.job.job, result.finished_unix_ms);
         }
         let next_job = contents.next_job;
-        let database = Arc::new(Shared { medium, open: Mutex::new(Some(Arc::new(database))) });
+        let file = medium.file_id().map_err(|error| classify(&path, error.into()))?;
+        let open = Mutex::new(Some(Open { database: Arc::new(database), file }));
+        let database = Arc::new(Shared { medium, open });
         let store = Self { retention, database, index, index_is_stale: false, next_job, backlog: Vec::new() };
         Ok((store, contents))
     }
@@ -171,6 +179,10 @@ impl Store {
     /// change that can be, before it; the rest is dropped.
     pub fn commit(&mut self, ops: Vec<Op>, now_unix_ms: u64) -> Result<Vec<JobId>, JournalError> {
         self.backlog.extend(ops);
+        if let Err(what) = self.database.check_place() {
+            self.backlog.retain(Op::is_end);
+            return Err(JournalError::Unwritable { path: self.database.medium.path(), what });
+        }
         let ops = std::mem::take(&mut self.backlog);
         let written = catch(|| self.write(&ops, now_unix_ms));
         let what = match written {
@@ -260,13 +272,26 @@ impl Drop for Store {
 impl Shared {
     fn get(&self) -> Result<Arc<Database>, redb::Error> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(database) = &*open {
-            return Ok(Arc::clone(database));
+        if let Some(open) = &*open {
+            return Ok(Arc::clone(&open.database));
         }
         // Not made anew: that would empty a journal whose file was moved away under us.
         let database = Arc::new(self.medium.open(false)?);
-        *open = Some(Arc::clone(&database));
+        let file = self.medium.file_id()?;
+        *open = Some(Open { database: Arc::clone(&database), file });
         Ok(database)
+    }
+
+    /// What is written to a file without its name is lost when this process ends. The file stays open: where its name is given
+    /// back to it, it is the journal again.
+    fn check_place(&self) -> Result<(), String> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Open { file, .. }) = &*open else { return Ok(()) };
+        match self.medium.file_id() {
+            Ok(now) if now == *file => Ok(()),
+            Ok(_) => Err("another file has been put in its place".to_owned()),
+            Err(error) => Err(format!("its file is not there any more: {error}")),
+        }
     }
 
     fn close(&self) {

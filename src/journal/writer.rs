@@ -104,7 +104,8 @@ fn written(op: &Op, number: u64) -> WrittenOp {
         Op::Update { .. } => WrittenOp::Updated { job, number },
         Op::Finish { .. } => WrittenOp::Finished { job },
         Op::TakeInHand { .. } => WrittenOp::TakenInHand { job },
-        Op::Forget { .. } | Op::Probe => WrittenOp::Other,
+        Op::Forget { .. } => WrittenOp::Forgotten { number },
+        Op::Probe => WrittenOp::Other,
     }
 }
 

@@ -175,9 +175,9 @@ pub enum CancelOutcome {
     Unknown,
 }
 
-/// Command: cancel a job. Idempotent.
+/// Command: cancel a job. Idempotent. Answered once the journal will not bring the job back.
 #[derive(Debug, Message)]
-#[rtype(result = "CancelOutcome")]
+#[rtype(result = "Result<CancelOutcome, EngineError>")]
 pub struct CancelJob {
     pub job: JobId,
 }

@@ -39,6 +39,9 @@ pub enum WrittenOp {
     TakenInHand {
         job: JobId,
     },
+    Forgotten {
+        number: u64,
+    },
     Other,
 }
 

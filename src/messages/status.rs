@@ -200,10 +200,12 @@ pub struct RunningPartition {
 /// Counted since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
+    /// Jobs that were let in. One whose record then cannot be written has failed, and its caller is told so before it is
+    /// acknowledged.
     pub accepted: u64,
     pub attached: u64,
     pub refused: u64,
-    /// Jobs of the journal that were queued again after a restart.
+    /// Jobs of the journal that were queued again after a restart, or ended before they could be.
     pub recovered: u64,
     pub completed: u64,
     pub failed: u64,

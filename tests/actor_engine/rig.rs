@@ -265,7 +265,11 @@ impl Rig {
     }
 
     pub async fn cancel(&self, job: JobId) -> CancelOutcome {
-        self.scheduler.send(CancelJob { job }).await.expect("the Scheduler lives")
+        self.scheduler
+            .send(CancelJob { job })
+            .await
+            .expect("the Scheduler lives")
+            .expect("there is no journal")
     }
 
     /// Behind everything that was said to the Scheduler before.

@@ -28,6 +28,7 @@ use crate::common::probe::{probe_all, ProbeHandle};
 use crate::common::{closed, on_arbiter, on_paused_arbiter, stopped};
 use crate::rig::circuit_with;
 use crate::squares::{srs, srs_of, Squares, NUM_SQUARINGS};
+use crate::wrapped::{wrapped, Wrapper};
 
 /// Everything a Synthesizer says, in its order.
 #[derive(Debug)]
@@ -525,4 +526,77 @@ fn b47_what_a_host_has_written_runs_on_worker_threads_alone() {
     let ends: Vec<String> = ends.try_iter().collect();
     assert_eq!(ends.len(), 3);
     assert!(ends.iter().all(|thread| thread.starts_with("cuzk-worker-")), "{ends:?}");
+}
+
+/// Work with a loop in its witness, each round of which says that it has begun, and then waits for the end of the sender.
+#[derive(Debug)]
+struct Looped {
+    inner: Arc<dyn Workload>,
+    began: UnboundedSender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Wrapper for Looped {
+    fn inner(&self) -> &dyn Workload {
+        self.inner.as_ref()
+    }
+
+    fn synthesize(&self, at: PartitionIndex, shape: &R1csShape) -> Result<PackedWitness, SynthesisError> {
+        rayon::broadcast(|_| {
+            self.began.send(()).expect("the test is there");
+            let _ended = self.go_on.lock().unwrap().recv();
+        });
+        self.inner.synthesize(at, shape)
+    }
+}
+
+#[test]
+fn b27_loops_of_critical_work_and_of_verification_do_not_wait_for_those_of_a_witness() {
+    let (pool, threads) = WorkerPool::start(2).unwrap();
+    on_arbiter(async {
+        let mut subject = Subject::start_with(pool);
+        let circuit = subject.prepare(&srs(), CancelFlag::default()).await.unwrap();
+        let looped = || {
+            let ((go, go_on), (began, begins)) = (channel(), unbounded_channel());
+            let inner = circuit_with("squares", &circuit.srs, &[2, 3]);
+            (go, begins, wrapped(Looped { inner, began, go_on: go_on.into() }))
+        };
+        let at = |partition| WorkRef::partition(JobId(1), PartitionIndex(partition));
+        let made = subject.witness(&circuit, 0).await;
+        let blinding = Blinding::random(&mut rand::rngs::OsRng);
+        let proof =
+            cuzk::groth16::prover::prove(&circuit.srs, &circuit.shape, &made.witness, &blinding).unwrap();
+
+        let (go, mut begins, workload) = looped();
+        subject.address.do_send(witness_of(at(1), workload, &circuit));
+        // The first of rayon's threads waits for the gate, the others for the first.
+        begins.recv().await.unwrap();
+        let (pass, _begins, workload) = looped();
+        drop(pass);
+        let urgent =
+            SynthesizeWitness { priority: Priority::Critical, ..witness_of(at(0), workload, &circuit) };
+        subject.address.do_send(urgent);
+        let Said::Synthesized(made) = subject.next().await else { panic!("a witness was asked for") };
+        assert_eq!(made.at, at(0));
+        let proofs = [0, 1].map(|partition| UnverifiedProof {
+            at: at(partition),
+            proof: proof.clone(),
+            public_inputs: made.public_inputs.clone(),
+            unchecked: None,
+        });
+        subject.address.do_send(VerifyProofs {
+            circuit: Arc::clone(&circuit),
+            proofs: proofs.into(),
+            priority: Priority::Normal,
+            span: tracing::Span::none(),
+        });
+        let Said::Verified(verified) = subject.next().await else { panic!("proofs are judged") };
+        assert!(verified.verdicts.iter().all(|(_, holds)| *holds));
+
+        drop(go);
+        let Said::Synthesized(made) = subject.next().await else { panic!("what has begun is done") };
+        assert_eq!(made.at, at(1));
+        subject.end().await;
+    });
+    threads.join();
 }

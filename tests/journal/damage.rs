@@ -4,6 +4,7 @@ use std::path::Path;
 
 use cuzk::engine::{DeviceSpec, Engine, EngineConfig};
 use cuzk::error::{EngineError, ErrorClass, JournalError};
+use cuzk::ids::JobId;
 use cuzk::journal::{Contents, JournalConfig, Medium, Op, Store};
 use rand::Rng;
 use redb::{Database, TableDefinition};
@@ -46,6 +47,31 @@ fn one_process_has_a_journal() {
     assert!(error.to_string().contains("in use by another process: stop that one"), "{error}");
     drop(store);
     open(&path).unwrap();
+}
+
+#[test]
+fn b49_a_journal_whose_file_was_removed_or_replaced_takes_nothing_until_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, aside) = (dir.path().join("journal"), dir.path().join("aside"));
+    let (mut store, _) = open(&path).unwrap();
+    store.commit(vec![accept(1, 10), accept(2, 10)], 0).unwrap();
+    let mut refused = |what: &str| {
+        let error = store.commit(vec![accept(3, 10), finish(1, 5)], 0).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+        assert_eq!(error.class(), ErrorClass::Retry);
+    };
+    std::fs::rename(&path, &aside).unwrap();
+    refused("its file is not there any more");
+    std::fs::copy(&aside, &path).unwrap();
+    refused("another file has been put in its place");
+    // What is open can still be read, and is the journal again under its name; what had ended meanwhile is written.
+    assert!(!matches!(store.reader().request(JobId(2)), Err(JournalError::Unreadable { .. })));
+    std::fs::rename(&aside, &path).unwrap();
+    store.commit(vec![accept(4, 10)], 0).unwrap();
+    drop(store);
+    let contents = open(&path).unwrap().1;
+    let jobs: Vec<u64> = contents.jobs.iter().map(|record| record.job.0).collect();
+    assert_eq!((jobs, contents.results.len()), (vec![2, 4], 1));
 }
 
 #[cfg(unix)]

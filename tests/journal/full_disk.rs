@@ -8,6 +8,7 @@ use std::time::Duration;
 use cuzk::engine::{Deadlines, Engine, EngineConfig};
 use cuzk::error::{EngineError, ErrorClass, JournalError};
 use cuzk::journal::{Medium, MemoryDisk, OpenBackend, StorageBackend};
+use cuzk::messages::job::CancelOutcome;
 use cuzk::messages::status::EngineStatus;
 
 use crate::encoded::encoded;
@@ -159,4 +160,37 @@ fn a_disk_that_does_not_answer_refuses_new_jobs_and_keeps_no_proof_back() {
     let stored = contents(&disk.disk);
     assert!(stored.jobs.is_empty(), "{:?}", stored.jobs);
     assert_eq!(stored.results.len(), 2, "what ended meanwhile is written");
+}
+
+#[test]
+fn b25_a_cancel_is_answered_once_no_later_process_will_prove_its_job() {
+    let disk = FullDisk::default();
+    let medium = Medium::Backend(Arc::new(disk.clone()));
+    // A device that is never ready: jobs wait.
+    let config = EngineConfig { synthesis_threads: 1, ..with_medium("sim:1;stage=3600s", medium) };
+    let engine = Engine::start(config).unwrap();
+    let [first, second] = [2, 3].map(|x| engine.submit_blocking(encoded("unwanted", &[x])).unwrap().detach());
+    let hang = disk.hang();
+    let canceller = std::thread::spawn({
+        let engine = engine.clone();
+        move || engine.cancel_blocking(first)
+    });
+    engine.wait_status_blocking(|status| status.jobs.len() == 1).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!canceller.is_finished(), "a kill now would bring the job back");
+    drop(hang);
+    assert_ne!(canceller.join().unwrap().unwrap(), CancelOutcome::Unknown);
+    assert_eq!(contents(&disk.disk).jobs.len(), 1);
+
+    disk.set_full(true);
+    let error = engine.cancel_blocking(second).unwrap_err();
+    assert!(matches!(error, EngineError::Journal(JournalError::NotForgotten { .. })), "{error}");
+    assert!(engine.status().jobs.is_empty(), "it is cancelled all the same");
+    let cannot_write = |status: &EngineStatus| status.reasons.iter().any(|reason| reason.contains("written"));
+    engine.wait_status_blocking(cannot_write).unwrap();
+    disk.set_full(false);
+    // With the next look whether it can be.
+    engine.wait_status_blocking(|status| !cannot_write(status)).unwrap();
+    assert!(contents(&disk.disk).jobs.is_empty());
+    engine.shutdown_blocking(Duration::ZERO);
 }

@@ -3,7 +3,7 @@
 //! - A job is acknowledged once it is written. It may begin before: nothing is lost by that.
 //! - A finished job stays in the table until its result is stored, or the disk fails or does not answer; whatever else would end it meanwhile (a cancel, a
 //!   deadline, a drain) comes too late and gets the proof.
-//! - A cancelled job is forgotten. One that ends because the *engine* does (drain, no device left) stays in the journal
+//! - A cancelled job is forgotten, and the cancel answered once it is. One that ends because the *engine* does (drain, no device left) stays in the journal
 //!   and is proved after a restart; any other failure is stored with its reason.
 //! - After a restart jobs are decoded by priority and in the order in which they were accepted, and keep their numbers.
 //!   A caller who submits the same request meanwhile brings the decoded job along: its record is adopted.
@@ -54,6 +54,7 @@ pub(super) struct Durable {
     last_number: u64,
     unanswered: Unanswered,
     failing: Option<Failing>,
+    cancels: Cancels,
     written: Option<Recipient<JournalWritten>>,
     decoded: Option<Recipient<RecoveredDecoded>>,
 }
@@ -64,6 +65,26 @@ struct Unanswered {
     num_ops: usize,
     /// When it answered last, or was asked while it had nothing to do.
     since: Duration,
+}
+
+/// Jobs that nobody wants any more: a cancel is answered once no later process will prove its job.
+#[derive(Default)]
+struct Cancels {
+    /// Numbers of the last request to forget a job, and of the last that was answered.
+    asked: u64,
+    answered: u64,
+    waiting: Vec<(u64, oneshot::Sender<Result<(), JournalError>>)>,
+}
+
+impl Cancels {
+    /// Tells those who waited for this request or an earlier one.
+    fn answer(&mut self, number: u64, verdict: &Result<(), JournalError>) {
+        self.answered = self.answered.max(number);
+        for (_, sender) in self.waiting.extract_if(.., |(needs, _)| *needs <= number) {
+            // The caller may have gone away.
+            let _ = sender.send(verdict.clone());
+        }
+    }
 }
 
 /// The journal could not be written the last time.
@@ -162,6 +183,23 @@ impl Durable {
             journal.write(op, self.last_number, self.unix_ms(now), answer.clone());
         }
         self.last_number
+    }
+
+    fn forget(&mut self, job: JobId, now: Duration) {
+        let number = self.write(Op::Forget { job }, now);
+        if self.journal.is_some() {
+            self.cancels.asked = number;
+        }
+    }
+
+    /// To be told when every job that was cancelled is forgotten; `None`: all are.
+    pub fn forgetting(&mut self) -> Option<oneshot::Receiver<Result<(), JournalError>>> {
+        let asked = self.cancels.asked;
+        (asked > self.cancels.answered).then(|| {
+            let (sender, forgotten) = oneshot::channel();
+            self.cancels.waiting.push((asked, sender));
+            forgotten
+        })
     }
 
     fn answered(&mut self, num_ops: usize, now: Duration) {
@@ -278,7 +316,7 @@ impl Scheduler {
                 ScheduleError::Draining | ScheduleError::NoDevice(_) | ScheduleError::NoSynthesizer(_),
             )) => {}
             Err(EngineError::Cancelled { .. } | EngineError::Journal(_)) => {
-                self.durable.write(Op::Forget { job: record.job }, now);
+                self.durable.forget(record.job, now);
             }
             Err(_) => {
                 let record = ResultRecord::new(record.clone(), self.durable.unix_ms(now), &result);
@@ -296,7 +334,9 @@ impl Scheduler {
         let record = self.durable.take_undecoded(id)?;
         self.forget_name(&record.name(), id);
         let now = self.now();
-        self.durable.write(Op::Forget { job: id }, now);
+        self.durable.forget(id, now);
+        // It is taken up only to be let go.
+        self.totals.recovered += 1;
         self.totals.cancelled += 1;
         self.report_recovered();
         Some(CancelOutcome::WasQueued)
@@ -344,6 +384,7 @@ impl Handler<JournalWritten> for Scheduler {
                 }
                 WrittenOp::Finished { job } => self.result_written(job, &verdict),
                 WrittenOp::TakenInHand { job } => self.taken_in_hand(job),
+                WrittenOp::Forgotten { number } => self.durable.cancels.answer(number, &verdict),
                 WrittenOp::Other => {}
             }
         }
@@ -358,6 +399,8 @@ impl Scheduler {
     /// It does not answer: new jobs are refused as if it could not be written, and who waits for a proof gets it.
     fn wait_for_no_disk(&mut self, error: &JournalError) {
         self.judge_journal(&Err(error.clone()));
+        let asked = self.durable.cancels.asked;
+        self.durable.cancels.answer(asked, &Err(error.clone()));
         let stored = self.jobs.iter().filter(|(_, job)| job.durable.is_storing());
         let stored: Vec<JobId> = stored.map(|(id, _)| *id).collect();
         for job in stored {
@@ -391,7 +434,6 @@ impl Scheduler {
         if let Err(error) = verdict {
             // Everybody who waits for it attached before it was acknowledged.
             job.durable.acknowledge(u64::MAX, verdict);
-            self.totals.refused += 1;
             self.finish(id, Err(error.clone().into()));
         }
     }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use actix::{Context, Handler, MessageResult};
+use actix::{Context, Handler, MessageResult, ResponseFuture};
 use tokio::sync::{mpsc, watch};
 
 use super::devices::Service;
 use super::job::{blinding_identity, Job, JobSpec};
 use super::Scheduler;
-use crate::error::{EngineError, RequestError, ScheduleError};
+use crate::error::{EngineError, JournalError, RequestError, ScheduleError};
 use crate::ids::{JobId, PartitionIndex};
 use crate::messages::job::{
-    job_name, BlindingSource, CancelJob, FindJob, JobAccepted, JobEvent, JobTicket, Priority, ReleaseTicket,
-    SubmitJob, NAME_MARKS_MAX,
+    job_name, BlindingSource, CancelJob, CancelOutcome, FindJob, JobAccepted, JobEvent, JobTicket, Priority,
+    ReleaseTicket, SubmitJob, NAME_MARKS_MAX,
 };
 use crate::policy::admission::{admit, WorkIdentity};
 use crate::policy::queue::Waiting;
@@ -229,11 +229,25 @@ impl Handler<FindJob> for Scheduler {
 }
 
 impl Handler<CancelJob> for Scheduler {
-    type Result = MessageResult<CancelJob>;
+    type Result = ResponseFuture<Result<CancelOutcome, EngineError>>;
 
     fn handle(&mut self, cancel: CancelJob, _: &mut Context<Self>) -> Self::Result {
-        let outcome = self.cancel(cancel.job);
+        let CancelJob { job } = cancel;
+        let outcome = self.cancel(job);
+        let forgetting = self.durable.forgetting();
         self.pump();
-        MessageResult(outcome)
+        Box::pin(async move {
+            let forgotten = match forgetting {
+                // An error: the Scheduler has ended. The journal writes what it was asked to before it closes.
+                Some(forgotten) => forgotten.await.unwrap_or(Ok(())),
+                None => Ok(()),
+            };
+            match forgotten {
+                Err(JournalError::Unwritable { path, what }) => {
+                    Err(JournalError::NotForgotten { job, path, what }.into())
+                }
+                other => Ok(other.map(|()| outcome)?),
+            }
+        })
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actix::Recipient;
 use crossbeam_channel::{bounded, select, unbounded, Receiver, Sender, TrySendError};
+use rayon::{ThreadBuilder, ThreadPool, ThreadPoolBuilder};
 
 use super::host::HostWork;
 use crate::error::catch;
@@ -17,6 +18,9 @@ pub struct Task {
     pub work: Box<dyn FnOnce() + Send>,
     /// How long a simulated worker takes over it.
     pub takes: Duration,
+    /// Its loops are run by threads of their own. Those of everything else share rayon's, where one that begins waits until
+    /// all that have begun are through.
+    pub is_express: bool,
 }
 
 /// The pool did not take the task.
@@ -42,6 +46,22 @@ enum Workers {
 /// The threads themselves, to be joined after every [`WorkerPool`] is gone.
 pub struct WorkerThreads(Vec<JoinHandle<()>>);
 
+/// Threads for the loops of express tasks, as many as rayon has: where both have work, the system divides the cores.
+///
+/// # Errors
+/// If the system refuses a thread.
+fn start_express() -> std::io::Result<(Arc<ThreadPool>, Vec<JoinHandle<()>>)> {
+    let mut threads = Vec::new();
+    let spawn = |thread: ThreadBuilder| {
+        let name = format!("cuzk-worker-express-{}", thread.index());
+        threads.push(std::thread::Builder::new().name(name).spawn(|| thread.run())?);
+        Ok(())
+    };
+    let pool =
+        ThreadPoolBuilder::new().num_threads(rayon::current_num_threads()).spawn_handler(spawn).build();
+    Ok((Arc::new(pool.map_err(std::io::Error::other)?), threads))
+}
+
 impl WorkerThreads {
     /// Waits until every thread has finished its task and ended.
     pub fn join(self) {
@@ -64,14 +84,19 @@ impl WorkerPool {
         let num_started = if num_threads == 0 { 0 } else { num_threads + 1 };
         let (tasks, receiver) = bounded(2 * num_started.max(1));
         let (discards, discarded) = unbounded();
-        let threads = (0..num_started)
-            .map(|index| {
-                let (receiver, discarded) = (receiver.clone(), discarded.clone());
-                std::thread::Builder::new()
-                    .name(format!("cuzk-worker-{index}"))
-                    .spawn(move || work(&receiver, &discarded))
-            })
-            .collect::<std::io::Result<Vec<_>>>()?;
+        let mut threads = Vec::new();
+        if num_started > 0 {
+            let (express, express_threads) = start_express()?;
+            for index in 0..num_started {
+                let (receiver, discarded, express) =
+                    (receiver.clone(), discarded.clone(), Arc::clone(&express));
+                let name = format!("cuzk-worker-{index}");
+                let thread = std::thread::Builder::new().name(name);
+                threads.push(thread.spawn(move || work(&receiver, &discarded, &express))?);
+            }
+            // These end when the last worker has let go of them.
+            threads.extend(express_threads);
+        }
         Ok((Self { workers: Workers::Threads { tasks, discards }, num_threads }, WorkerThreads(threads)))
     }
 
@@ -136,10 +161,18 @@ impl WorkerPool {
 
 /// A thread. When the last sending end is gone, what was sent is still done, and what was discarded dropped. Idle ones wait for
 /// both: somebody may wait for an answer that only the drop of a task gives.
-fn work(tasks: &Receiver<(Task, Recipient<WorkerFreed>)>, discarded: &Receiver<Task>) {
+fn work(
+    tasks: &Receiver<(Task, Recipient<WorkerFreed>)>,
+    discarded: &Receiver<Task>,
+    express: &Arc<ThreadPool>,
+) {
     loop {
         select! {
             recv(tasks) -> task => match task {
+                Ok((task, freed)) if task.is_express => {
+                    let express = Arc::clone(express);
+                    run_task(Task { work: Box::new(move || express.install(task.work)), ..task }, &freed);
+                }
                 Ok((task, freed)) => run_task(task, &freed),
                 Err(_) => break,
             },
@@ -188,7 +221,8 @@ mod tests {
     fn what_is_discarded_is_dropped_by_a_thread_that_has_nothing_to_do() {
         let (pool, threads) = WorkerPool::start(1).unwrap();
         let (held, dropped) = bounded::<()>(1);
-        pool.discard([Task { work: Box::new(move || drop(held)), takes: Duration::ZERO }]);
+        let work = Box::new(move || drop(held));
+        pool.discard([Task { work, takes: Duration::ZERO, is_express: false }]);
         let limit = Duration::from_secs(60);
         assert_eq!(dropped.recv_timeout(limit), Err(RecvTimeoutError::Disconnected), "it is still held");
         drop(pool);

@@ -22,6 +22,8 @@ mod manual;
 mod msm;
 #[cfg(feature = "cuda")]
 mod ntt;
+#[cfg(any(feature = "cuda", feature = "daemon"))]
+mod percentiles;
 #[cfg(feature = "cuda")]
 mod proof;
 #[cfg(feature = "cuda")]

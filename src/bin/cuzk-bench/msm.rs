@@ -43,13 +43,16 @@ pub fn measure_g2(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
 /// What other plans would give in G1, beside the one that is used: wider and narrower windows, more and fewer affine
 /// levels.
 pub fn measure_plans(bench: &Bench) -> Result<Vec<Row>, Box<dyn Error>> {
-    let sizes: &[u32] = if bench.is_quick { &[12] } else { &[22, 24, 26] };
+    let sizes: &[u32] = if bench.is_quick { &[12] } else { &[22, 24, 27] };
     let (kernels, synthetic) = (MsmKernels::load(&bench.context)?, SyntheticKernels::load(&bench.context)?);
     let stream = Stream::new(&bench.context, Priority::Normal)?;
     let largest = 1usize << sizes.iter().max().expect("there are sizes");
     let points = synthetic.g1_points(&bench.reservation(), &stream, POINTS, largest)?;
     let scalars = synthetic.scalars(&bench.reservation(), &stream, UNIFORM, largest)?;
-    let msm = Msm { bench, kernels: &kernels, stream: &stream, source: UNIFORM, wide_add: WIDE_ADD_G1 };
+    // Many plans, whose times differ by more than those of one plan do.
+    let repeats = bench.repeats.min(3);
+    let msm =
+        Msm { bench, kernels: &kernels, stream: &stream, source: UNIFORM, wide_add: WIDE_ADD_G1, repeats };
     let mut rows = Vec::new();
     for &log2 in sizes {
         for plan in other_plans(&best_plan(Group::G1, log2)) {
@@ -74,7 +77,12 @@ fn other_plans(plan: &MsmPlan) -> Vec<MsmPlan> {
         let Some(other) = widths.map(with_bits).find(|other| other.num_windows() == num_windows) else {
             continue;
         };
-        let levels = [plan.affine_levels, plan.affine_levels + 1, plan.affine_levels.saturating_sub(1), 0];
+        let levels = [
+            plan.affine_levels,
+            plan.affine_levels + 1,
+            plan.affine_levels + 2,
+            plan.affine_levels.saturating_sub(1),
+        ];
         plans.extend(levels.map(|affine_levels| MsmPlan { affine_levels, ..other }));
     }
     let mut different: Vec<MsmPlan> = Vec::new();
@@ -109,7 +117,8 @@ where
     for (kind, source) in [("uniform", UNIFORM), ("90 % bits", BITS)] {
         let scalars = synthetic.scalars(&bench.reservation(), &stream, source, largest)?;
         for &log2 in sizes {
-            let msm = Msm { bench, kernels: &kernels, stream: &stream, source, wide_add };
+            let repeats = bench.repeats;
+            let msm = Msm { bench, kernels: &kernels, stream: &stream, source, wide_add, repeats };
             let (points, scalars) = (points.part(0, 1 << log2)?, scalars.part(0, 1 << log2)?);
             rows.push(msm.measure(
                 &format!("{name}, {kind}"),
@@ -128,6 +137,7 @@ struct Msm<'b> {
     stream: &'b Stream,
     source: SyntheticSource,
     wide_add: f64,
+    repeats: usize,
 }
 
 impl Msm<'_> {
@@ -145,7 +155,7 @@ impl Msm<'_> {
         let size = format!("2^{}", num_points.ilog2());
         let reservation = self.bench.reservation();
         let mut times = Vec::new();
-        for repeat in 0..=self.bench.repeats {
+        for repeat in 0..=self.repeats {
             let mut window_sums = None;
             let milliseconds = self.bench.time(self.stream, || {
                 let mut sum = self.kernels.begin::<P>(self.stream, &reservation, plan)?;

@@ -1,6 +1,7 @@
 //! `cuzk-bench whole`: whole jobs of a Filecoin circuit on one GPU, through the engine: from the request's bytes to proofs
 //! that our verifier and Filecoin's have accepted. With `--in-memory` the key is made on that GPU and never is a file.
 
+mod beside;
 mod key;
 mod report;
 
@@ -21,11 +22,11 @@ use cuzk::groth16::srs_file::read_vk;
 use cuzk::groth16::{R1csShape, VerifyingKey};
 use cuzk::messages::events::{Event, EventConsumer, EventSink};
 use cuzk::messages::job::{Payload, ProofRequest};
-use cuzk::messages::srs::Residence;
+use cuzk::messages::srs::{CircuitLoaded, Residence};
 use cuzk::policy::shared_pass::parking_lanes;
 
 use self::key::{KeyInMemory, Keyed};
-use self::report::{seconds, Proof, Report, Run};
+use self::report::{seconds, Beside, Proof, Report, Run, REQUEST_PREFIX};
 use crate::Failure;
 
 /// Prove whole jobs on the first GPU and say where the time goes
@@ -72,6 +73,10 @@ pub struct WholeArgs {
     /// Threads for witnesses and verification [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Another circuit, such as winning-32g, whose jobs come one by one, alone at first and then while those of CIRCUIT are proved: how
+    /// long each takes. As urgent as their kind is
+    #[arg(long, value_name = "CIRCUIT", requires = "in_memory", value_parser = parse_circuit)]
+    beside: Option<CircuitSpec>,
     /// Of the synthetic sectors
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -117,6 +122,18 @@ struct Subject {
 }
 
 impl Subject {
+    /// With a key that is made on the first GPU.
+    fn with_key(
+        spec: &CircuitSpec,
+        shape: R1csShape,
+        requests: Vec<FilecoinRequest>,
+        folded: bool,
+    ) -> Result<Self, Failure> {
+        let key = KeyInMemory::make(spec, &shape, folded)?;
+        let (vk, shape) = (key.srs.vk.clone(), Some(Arc::new(shape)));
+        Ok(Self { requests, shape, srs: Some(key), vk, params: PathBuf::new() })
+    }
+
     /// From the request's bytes to a job.
     fn decode(&self, request: &FilecoinRequest) -> Result<Arc<dyn Workload>, Failure> {
         let workload = request.clone().decode(&self.params).map_err(Failure::failed)?;
@@ -132,6 +149,7 @@ impl Subject {
 pub fn run(args: &WholeArgs) -> Result<(), Failure> {
     let mut report = Report::new(&args.circuit.to_string());
     let subject = prepare(args, &mut report)?;
+    let beside = args.beside.as_ref().map(|spec| prepare_beside(args, spec)).transpose()?;
     let events = Events::default();
     let (sink, log) = match &args.events {
         Some(path) => {
@@ -143,8 +161,8 @@ pub fn run(args: &WholeArgs) -> Result<(), Failure> {
     let mut outcome = Ok(());
     for &budget in &args.vram {
         let engine = start_engine(args, budget, sink.clone())?;
-        outcome =
-            measure(args, &engine, &subject, &events, Run::new(budget)).map(|run| report.runs.push(run));
+        let measured = measure(args, &engine, &subject, beside.as_ref(), &events, Run::new(budget));
+        outcome = measured.map(|run| report.runs.push(run));
         engine.shutdown_blocking(Duration::ZERO);
         if outcome.is_err() {
             break;
@@ -158,7 +176,7 @@ pub fn run(args: &WholeArgs) -> Result<(), Failure> {
 
 fn prepare(args: &WholeArgs, report: &mut Report) -> Result<Subject, Failure> {
     let spec = &args.circuit;
-    let (requests, made) = timed(|| make_requests(args))?;
+    let (requests, made) = timed(|| make_requests(args, spec, args.proofs))?;
     report.note("synthetic sectors", made);
     if !args.in_memory {
         let vk = read_vk(&args.params.join(spec.vk_file())).map_err(Failure::usage)?;
@@ -169,24 +187,32 @@ fn prepare(args: &WholeArgs, report: &mut Report) -> Result<Subject, Failure> {
         None => spec.record_shape().map_err(Failure::failed),
     })?;
     report.note("the constraints, recorded or read", took);
-    let (key, made) = timed(|| KeyInMemory::make(spec, &shape, args.folded))?;
+    let (subject, made) = timed(|| Subject::with_key(spec, shape, requests, args.folded))?;
     report.note("making the key on the GPU", made);
-    report.key_bytes = key.srs.num_bytes();
-    let vk = key.srs.vk.clone();
-    let shape = Some(Arc::new(shape));
-    Ok(Subject { requests, shape, srs: Some(key), vk, params: PathBuf::new() })
+    report.key_bytes = subject.srs.as_ref().map_or(0, |key| key.srs.num_bytes());
+    Ok(subject)
+}
+
+/// What comes beside: some sectors, over and over.
+fn prepare_beside(args: &WholeArgs, spec: &CircuitSpec) -> Result<Subject, Failure> {
+    let requests = make_requests(args, spec, beside::NUM_SECTORS)?;
+    let shape = spec.record_shape().map_err(Failure::failed)?;
+    Subject::with_key(spec, shape, requests, args.folded)
 }
 
 /// One for each proof, of another sector each.
-fn make_requests(args: &WholeArgs) -> Result<Vec<FilecoinRequest>, Failure> {
-    let CircuitSpec { kind, sector_size, .. } = args.circuit;
-    let is_porep = kind == ProofKind::PorepSealCommit;
+fn make_requests(
+    args: &WholeArgs,
+    spec: &CircuitSpec,
+    num_proofs: u32,
+) -> Result<Vec<FilecoinRequest>, Failure> {
+    let is_porep = spec.kind == ProofKind::PorepSealCommit;
     let options = |proof: u32| SyntheticOptions {
-        partitions: args.partitions,
-        challenges: is_porep.then(|| args.circuit.num_challenges()),
-        ..SyntheticOptions::new(kind, sector_size, args.seed + u64::from(proof))
+        partitions: args.partitions.filter(|_| is_porep),
+        challenges: is_porep.then(|| spec.num_challenges()),
+        ..SyntheticOptions::new(spec.kind, spec.sector_size, args.seed + u64::from(proof))
     };
-    (0..args.proofs.max(1))
+    (0..num_proofs.max(1))
         .map(|proof| options(proof).generate().map(|job| job.request).map_err(Failure::usage))
         .collect()
 }
@@ -216,32 +242,59 @@ fn measure(
     args: &WholeArgs,
     engine: &Engine,
     subject: &Subject,
+    beside: Option<&Subject>,
     events: &Events,
     mut run: Run,
 ) -> Result<Run, Failure> {
-    let first = &subject.requests[0];
-    let (loaded, elapsed) = timed(|| {
-        let preload = Preload { pinned: true, on_devices: true, ..Preload::new(subject.decode(first)?) };
-        engine.preload_blocking(preload).map_err(Failure::failed)
-    })?;
+    let (loaded, elapsed) = timed(|| load(engine, subject))?;
     run.key_to_device(elapsed);
+    run.resident_bytes = loaded.devices.iter().map(|(_, residence)| residence.num_bytes()).sum();
+    run.circuit_bytes = loaded.host_bytes;
+    let mut alone = Vec::new();
+    if let Some(other) = beside {
+        load(engine, other)?;
+        alone = beside::prove_some(engine, other)?;
+    }
+    run.begin_memory();
+    let begun = Instant::now();
+    let mut rounds = || {
+        for (round, requests) in subject.requests.chunks(args.at_once.max(1) as usize).enumerate() {
+            let first_event = events.num();
+            let proofs = prove(engine, subject, requests, &format!("{REQUEST_PREFIX}{round}"))?;
+            for proof in &proofs {
+                eprintln!(
+                    "{} partitions proved and verified in {}",
+                    proof.num_partitions,
+                    seconds(proof.wall)
+                );
+            }
+            run.add(proofs, &events.from(first_event));
+        }
+        Ok(())
+    };
+    match beside {
+        None => rounds()?,
+        Some(other) => {
+            let under_load = beside::prove_during(engine, other, rounds)?;
+            run.beside = args.beside.as_ref().map(|spec| Beside::new(spec.to_string(), alone, under_load));
+        }
+    }
+    run.end(begun.elapsed());
+    Ok(run)
+}
+
+/// The key to the device, where it stays.
+fn load(engine: &Engine, subject: &Subject) -> Result<CircuitLoaded, Failure> {
+    let preload =
+        Preload { pinned: true, on_devices: true, ..Preload::new(subject.decode(&subject.requests[0])?) };
+    let loaded = engine.preload_blocking(preload).map_err(Failure::failed)?;
     for (device, residence) in &loaded.devices {
         eprintln!("{device}: {residence:?}");
         if let Residence::Failed(error) = residence {
             return Err(Failure::failed(error));
         }
-        run.resident_bytes = residence.num_bytes();
     }
-    run.circuit_bytes = loaded.host_bytes;
-    run.begin_memory();
-    let begun = Instant::now();
-    for (round, requests) in subject.requests.chunks(args.at_once.max(1) as usize).enumerate() {
-        let first_event = events.num();
-        let proofs = prove(engine, subject, requests, round)?;
-        run.add(proofs, &events.from(first_event));
-    }
-    run.end(begun.elapsed());
-    Ok(run)
+    Ok(loaded)
 }
 
 /// Jobs side by side, each from its request to the engine's verified proof; then each is checked once more.
@@ -249,7 +302,7 @@ fn prove(
     engine: &Engine,
     subject: &Subject,
     requests: &[FilecoinRequest],
-    round: usize,
+    name: &str,
 ) -> Result<Vec<Proof>, Failure> {
     let begun = Instant::now();
     let mut jobs = Vec::new();
@@ -257,7 +310,7 @@ fn prove(
         let workload = subject.decode(request)?;
         let decoded = begun.elapsed();
         let mut job = ProofRequest::new(Payload::Workload(Arc::clone(&workload)));
-        job.request_id = format!("whole-{round}-{index}");
+        job.request_id = format!("{name}-{index}");
         jobs.push((workload, decoded, engine.submit_blocking(job).map_err(Failure::failed)?));
     }
     let mut proofs = Vec::new();
@@ -271,7 +324,6 @@ fn prove(
             let checked = check_proof(workload.as_ref(), &subject.vk, &outcome.proof);
             let checked = checked.map_err(Failure::failed)?;
             proof.checked_again(checked.ours, checked.library);
-            eprintln!("{} partitions proved and verified in {}", proof.num_partitions, seconds(proof.wall));
             Ok(proof)
         })
         .collect()

@@ -184,7 +184,9 @@ impl From<ParamsError> for Failure {
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
         let code = match &error {
-            JournalError::Unreadable { .. } | JournalError::Unwritable { .. } => EXIT_PROVING,
+            JournalError::Unreadable { .. }
+            | JournalError::Unwritable { .. }
+            | JournalError::NotForgotten { .. } => EXIT_PROVING,
             _ => EXIT_USAGE,
         };
         Self { code, class: error.class().as_str(), message: error.to_string(), at: "journal".to_owned() }

@@ -177,6 +177,8 @@ impl Scheduler {
         let result = ResultRecord::new(record, self.durable.unix_ms(now), &Err(error));
         self.remember(&result);
         self.durable.write(Op::Finish { record: result }, now);
+        // It is taken up only to be let go.
+        self.totals.recovered += 1;
         self.totals.failed += 1;
         self.report_recovered();
     }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::report::{Percentiles, Report};
+use super::report::Report;
+use crate::percentiles::Percentiles;
 
 /// Of the plots' inside, and what lies around it.
 const WIDTH: f64 = 640.0;

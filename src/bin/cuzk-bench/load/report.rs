@@ -12,6 +12,7 @@ use super::drive::{Record, Run};
 use super::inputs::Inputs;
 use super::target::Proved;
 use super::Setup;
+use crate::percentiles::Percentiles;
 
 /// Figures of one run. Times in milliseconds.
 #[derive(Serialize)]
@@ -55,15 +56,6 @@ pub struct KindReport {
     pub device_ms: Percentiles,
     /// As the caller saw it.
     pub total_ms: Percentiles,
-}
-
-#[derive(Clone, Copy, Default, Serialize)]
-pub struct Percentiles {
-    pub mean: f64,
-    pub p50: f64,
-    pub p90: f64,
-    pub p99: f64,
-    pub max: f64,
 }
 
 #[derive(Serialize)]
@@ -186,24 +178,6 @@ fn check(inputs: &Inputs, record: &Record) -> Option<Result<(), String>> {
     Some(checked.map(drop).map_err(|error| error.to_string()))
 }
 
-impl Percentiles {
-    /// The value that so many percent of all do not exceed. All 0 of nothing.
-    pub fn of(mut values: Vec<f64>) -> Self {
-        if values.is_empty() {
-            return Self::default();
-        }
-        values.sort_by(f64::total_cmp);
-        let at = |percent: usize| values[(values.len() * percent).div_ceil(100).max(1) - 1];
-        Self {
-            mean: values.iter().sum::<f64>() / values.len() as f64,
-            p50: at(50),
-            p90: at(90),
-            p99: at(99),
-            max: at(100),
-        }
-    }
-}
-
 pub fn ms(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }
@@ -266,19 +240,4 @@ fn write_kind(f: &mut fmt::Formatter<'_>, kind: &str, report: &KindReport) -> fm
         )?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_values_that_occurred() {
-        let of = |values: &[f64]| Percentiles::of(values.to_vec());
-        let ten = of(&[10.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1.0]);
-        assert_eq!((ten.p50, ten.p90, ten.p99, ten.max, ten.mean), (5.0, 9.0, 10.0, 10.0, 5.5));
-        let one = of(&[7.0]);
-        assert_eq!((one.p50, one.p99, one.mean), (7.0, 7.0, 7.0));
-        assert_eq!(of(&[]).max, 0.0);
-    }
 }

@@ -1,6 +1,6 @@
 //! Where the time of whole jobs went.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs;
 use std::time::Duration;
@@ -13,7 +13,11 @@ use cuzk::telemetry::process::{peak_resident_bytes, resident_bytes};
 use cuzk::timeline::Timeline;
 use serde::Serialize;
 
+use crate::percentiles::Percentiles;
 use crate::Failure;
+
+/// What the ids of requests that are measured begin with.
+pub const REQUEST_PREFIX: &str = "whole-";
 
 /// Times in seconds, memory in bytes.
 #[derive(Debug, Default, Serialize)]
@@ -45,6 +49,50 @@ pub struct Run {
     host_above_bytes: Option<u64>,
     #[serde(skip)]
     host_before_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
+}
+
+/// Jobs of another circuit that came one by one, from request to verified proof. Of the rounds' figures those of the device
+/// and its memory hold both kinds.
+#[derive(Debug, Serialize)]
+pub struct Beside {
+    circuit: String,
+    num_alone: usize,
+    alone_ms: Percentiles,
+    num_under_load: usize,
+    under_load_ms: Percentiles,
+}
+
+impl Beside {
+    pub fn new(circuit: String, alone: Vec<Duration>, under_load: Vec<Duration>) -> Self {
+        let spread =
+            |times: &[Duration]| Percentiles::of(times.iter().map(|time| 1e3 * time.as_secs_f64()).collect());
+        Self {
+            circuit,
+            num_alone: alone.len(),
+            alone_ms: spread(&alone),
+            num_under_load: under_load.len(),
+            under_load_ms: spread(&under_load),
+        }
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = [
+            ("alone", self.num_alone, &self.alone_ms),
+            ("under the load", self.num_under_load, &self.under_load_ms),
+        ];
+        lines.iter().try_for_each(|(what, jobs, times)| {
+            let Percentiles { mean, p50, p90, p99, max } = times;
+            writeln!(
+                f,
+                "{} {what}, {jobs} jobs: mean {mean:.1} ms, p50 {p50:.1}, p90 {p90:.1}, p99 {p99:.1}, most {max:.1}",
+                self.circuit
+            )
+        })
+    }
 }
 
 /// One job.
@@ -103,14 +151,23 @@ impl Round {
         let mut stages: BTreeMap<Stage, Vec<f64>> = BTreeMap::new();
         let begun_us = events.first().map_or(0, |event| event.at_us);
         let since = |event: &Event| event.at_us.saturating_sub(begun_us) as f64 / 1e6;
+        // Those of another circuit that come beside have figures of their own.
+        let mut own = HashSet::new();
         for event in events {
             match &event.kind {
-                EventKind::StageDone { stage, elapsed_us, .. } => {
+                EventKind::JobAccepted { job, request_id, .. } if request_id.starts_with(REQUEST_PREFIX) => {
+                    own.insert(*job);
+                }
+                EventKind::StageDone { at, stage, elapsed_us, .. } if own.contains(&at.job) => {
                     stages.entry(*stage).or_default().push(*elapsed_us as f64 / 1e6);
                 }
-                EventKind::WitnessMade { .. } => round.witness_at_s.push(since(event)),
-                EventKind::PartitionVerified { .. } => round.verified_at_s.push(since(event)),
-                EventKind::JobEnded { .. } => round.ended_at_s.push(since(event)),
+                EventKind::WitnessMade { job, .. } if own.contains(job) => {
+                    round.witness_at_s.push(since(event));
+                }
+                EventKind::PartitionVerified { at, .. } if own.contains(&at.job) => {
+                    round.verified_at_s.push(since(event));
+                }
+                EventKind::JobEnded { job, .. } if own.contains(job) => round.ended_at_s.push(since(event)),
                 EventKind::DeviceMemory { in_use_bytes, reserved_bytes, .. } => {
                     round.vram_peak_bytes = round.vram_peak_bytes.max(*in_use_bytes);
                     round.vram_planned_bytes = round.vram_planned_bytes.max(*reserved_bytes);
@@ -234,6 +291,9 @@ impl fmt::Display for Run {
                 let texts: Vec<String> = moments.iter().map(|at| format!("{at:.3}")).collect();
                 writeln!(f, "  {what:9} at s: {}", texts.join(" "))?;
             }
+        }
+        if let Some(beside) = &self.beside {
+            beside.fmt(f)?;
         }
         let memory = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), gigabytes);
         writeln!(
