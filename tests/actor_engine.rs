@@ -21,8 +21,6 @@ mod squares;
 mod supervisor;
 #[path = "actor_engine/synthesizer.rs"]
 mod synthesizer;
-#[path = "common/wrapped.rs"]
-mod wrapped;
 
 use std::time::Duration;
 

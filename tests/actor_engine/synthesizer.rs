@@ -25,10 +25,10 @@ use cuzk::policy::plan::SrsSummary;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedSender};
 
 use crate::common::probe::{probe_all, ProbeHandle};
+use crate::common::wrapped::{wrapped, Wrapper};
 use crate::common::{closed, on_arbiter, on_paused_arbiter, stopped};
 use crate::rig::circuit_with;
 use crate::squares::{srs, srs_of, Squares, NUM_SQUARINGS};
-use crate::wrapped::{wrapped, Wrapper};
 
 /// Everything a Synthesizer says, in its order.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cuzk::engine::{Deadlines, Engine, EngineConfig};
 use cuzk::error::{EngineError, ErrorClass, JournalError};
 use cuzk::journal::{Medium, MemoryDisk, OpenBackend, StorageBackend};
-use cuzk::messages::job::CancelOutcome;
+use cuzk::messages::job::{CancelOutcome, ProofRequest};
 use cuzk::messages::status::EngineStatus;
 
 use crate::encoded::encoded;
@@ -193,4 +193,28 @@ fn b25_a_cancel_is_answered_once_no_later_process_will_prove_its_job() {
     engine.wait_status_blocking(|status| !cannot_write(status)).unwrap();
     assert!(contents(&disk.disk).jobs.is_empty());
     engine.shutdown_blocking(Duration::ZERO);
+}
+
+#[test]
+fn b49_who_submits_what_ends_at_once_is_answered_when_it_is_written_all_the_same() {
+    let disk = FullDisk::default();
+    let medium = Medium::Backend(Arc::new(disk.clone()));
+    let config = EngineConfig { synthesis_threads: 1, ..with_medium("sim:1;stage=3600s", medium) };
+    let engine = Engine::start(config).unwrap();
+    let hang = disk.hang();
+    let submitter = std::thread::spawn({
+        let engine = engine.clone();
+        let deadline = Some(Duration::from_millis(20));
+        move || engine.submit_blocking(ProofRequest { deadline, ..encoded("short", &[2]) })
+    });
+    engine.wait_status_blocking(|status| status.totals.deadline_exceeded == 1).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!submitter.is_finished(), "after a kill now nobody would know it");
+    drop(hang);
+    let job = submitter.join().unwrap().unwrap();
+    assert!(job.is_durable());
+    let error = job.wait_blocking().unwrap_err();
+    assert!(matches!(error, EngineError::DeadlineExceeded { .. }), "{error}");
+    engine.shutdown_blocking(Duration::ZERO);
+    assert_eq!(contents(&disk.disk).results.len(), 1);
 }

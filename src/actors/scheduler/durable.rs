@@ -55,6 +55,8 @@ pub(super) struct Durable {
     unanswered: Unanswered,
     failing: Option<Failing>,
     cancels: Cancels,
+    /// Who waits for a job to be written that has ended meanwhile, by the number of the request that is to be answered.
+    orphans: Vec<(u64, oneshot::Sender<Result<(), JournalError>>)>,
     written: Option<Recipient<JournalWritten>>,
     decoded: Option<Recipient<RecoveredDecoded>>,
 }
@@ -80,10 +82,7 @@ impl Cancels {
     /// Tells those who waited for this request or an earlier one.
     fn answer(&mut self, number: u64, verdict: &Result<(), JournalError>) {
         self.answered = self.answered.max(number);
-        for (_, sender) in self.waiting.extract_if(.., |(needs, _)| *needs <= number) {
-            // The caller may have gone away.
-            let _ = sender.send(verdict.clone());
-        }
+        tell(&mut self.waiting, number, verdict);
     }
 }
 
@@ -109,6 +108,18 @@ pub(super) struct JobDurability {
     is_written: bool,
 }
 
+/// Who waits for a request to be answered, or for an earlier one, is told.
+fn tell(
+    waiting: &mut Vec<(u64, oneshot::Sender<Result<(), JournalError>>)>,
+    number: u64,
+    verdict: &Result<(), JournalError>,
+) {
+    for (_, sender) in waiting.extract_if(.., |(needs, _)| *needs <= number) {
+        // The caller may have gone away; its ticket then does the rest.
+        let _ = sender.send(verdict.clone());
+    }
+}
+
 impl JobDurability {
     pub fn is_journalled(&self) -> bool {
         self.record.is_some()
@@ -120,14 +131,8 @@ impl JobDurability {
 
     /// Tells those who waited for this request or an earlier one.
     fn acknowledge(&mut self, number: u64, result: &Result<(), JournalError>) {
-        let (done, waiting) =
-            std::mem::take(&mut self.unacknowledged).into_iter().partition(|(needs, _)| *needs <= number);
-        self.unacknowledged = waiting;
         self.is_written = number >= self.written_by;
-        for (_, sender) in done {
-            // The caller may have gone away; its ticket then does the rest.
-            let _ = sender.send(result.clone());
-        }
+        tell(&mut self.unacknowledged, number, result);
     }
 }
 
@@ -303,6 +308,8 @@ impl Scheduler {
     /// counts before anything that came later.
     pub(super) fn journal_ended(&mut self, job: &mut Job, result: JobResult) -> JobResult {
         self.durable.in_hand.remove(&job.spec.id);
+        // Whoever was promised a job that a kill does not lose is told once it is one, also if it had no long life.
+        self.durable.orphans.append(&mut job.durable.unacknowledged);
         if let Some(outcome) = job.durable.storing.take() {
             return Ok(outcome);
         }
@@ -378,6 +385,7 @@ impl Handler<JournalWritten> for Scheduler {
             match op {
                 WrittenOp::Accepted { job, number } => self.accepted_written(job, number, &verdict),
                 WrittenOp::Updated { job, number } => {
+                    tell(&mut self.durable.orphans, number, &verdict);
                     if let Some(job) = self.jobs.get_mut(&job) {
                         job.durable.acknowledge(number, &verdict);
                     }
@@ -429,6 +437,7 @@ impl Scheduler {
     }
 
     fn accepted_written(&mut self, id: JobId, number: u64, verdict: &Result<(), JournalError>) {
+        tell(&mut self.durable.orphans, number, verdict);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.durable.acknowledge(number, verdict);
         if let Err(error) = verdict {
