@@ -423,7 +423,7 @@ pub enum JournalError {
     /// A later version of this program wrote it: use that one, or begin a new journal.
     #[error("journal {} is of version {has}, and this program knows {knows} at most: use the newer program that wrote it, or set [journal] path to a new file", path.display())]
     Newer { path: PathBuf, has: u64, knows: u64 },
-    /// It is not as it was written. It has been left as it is.
+    /// It is not as it was written. Nothing that it holds was removed; the library may have marked it as looked at.
     #[error("journal {} is damaged: {what}; put a copy of it in its place, or move it away to begin a new one (the jobs in it are then to be submitted again)", path.display())]
     Damaged { path: PathBuf, what: String },
     /// Its folder is missing, or may not be used.

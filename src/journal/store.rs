@@ -83,6 +83,8 @@ pub struct Contents {
     pub process_ends: BTreeMap<JobId, u32>,
     /// The first number that no job has had.
     pub next_job: u64,
+    /// Why it can be read alone.
+    pub unwritable: Option<String>,
 }
 
 /// A journal that is open. One per medium.
@@ -360,6 +362,7 @@ fn open(medium: &Medium) -> Result<(Database, Contents), JournalError> {
         // A full disk, perhaps: what is there can be read all the same.
         Err(error) => {
             tracing::warn!(%error, "the journal cannot be written");
+            contents.unwritable = Some(error.to_string());
             drop(database);
             Ok((medium.open(false).map_err(classify)?, contents))
         }

@@ -210,6 +210,7 @@ pub struct Totals {
     pub completed: u64,
     pub failed: u64,
     pub cancelled: u64,
+    /// Of those that failed.
     pub deadline_exceeded: u64,
     /// Partitions given to a device.
     pub dispatched: u64,

@@ -33,6 +33,8 @@ pub struct EngineFacts<'a> {
     pub journal_failure: Option<&'a str>,
     /// Jobs of the journal that are still to be queued again.
     pub num_recovering: usize,
+    /// Jobs of the journal that processes ended over: each waits until all others have ended.
+    pub num_held_back: usize,
     /// Circuits that are to be loaded before the engine counts as ready, and are not.
     pub warming: Vec<&'a str>,
     /// Circuits of that list that could not be loaded, and why.
@@ -87,6 +89,11 @@ fn reasons(facts: &EngineFacts<'_>, regular_gone: bool) -> Vec<String> {
         (Some(failure), _) => reasons.push(failure.to_owned()),
         (None, 0) => {}
         (None, jobs) => reasons.push(format!("{jobs} jobs of the journal are still to be queued again")),
+    }
+    match facts.num_held_back {
+        0 => {}
+        1 => reasons.push("a job that earlier processes ended over waits for all others".to_owned()),
+        jobs => reasons.push(format!("{jobs} jobs that earlier processes ended over wait for all others")),
     }
     reasons.extend(facts.warming.iter().map(|circuit| format!("{circuit} is being loaded")));
     let failed = facts.warmup_failures.iter();
@@ -152,6 +159,7 @@ mod tests {
             synthesizer: ServiceFact::Ready,
             journal_failure: None,
             num_recovering: 0,
+            num_held_back: 0,
             warming: Vec::new(),
             warmup_failures: Vec::new(),
             devices: devices.iter().map(device).collect(),
@@ -203,6 +211,12 @@ mod tests {
         assert!(!readiness(&failing).ready);
         let recovering = EngineFacts { num_recovering: 3, ..facts(&[(0, 1, 0)]) };
         assert!(readiness(&recovering).ready && readiness(&recovering).degraded);
+        let held_back = EngineFacts { num_held_back: 2, ..facts(&[(0, 1, 0)]) };
+        assert!(readiness(&held_back).ready && readiness(&held_back).degraded);
+        assert_eq!(
+            readiness(&held_back).reasons,
+            ["2 jobs that earlier processes ended over wait for all others"]
+        );
     }
 
     #[test]

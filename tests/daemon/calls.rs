@@ -112,12 +112,12 @@ async fn cancel_is_defined_in_every_state() {
     let mut cancel = async |job_id: &str| {
         let request = CancelProofRequest { job_id: job_id.to_owned() };
         let answer = client.cancel_proof(request).await.unwrap().into_inner();
-        (answer.was_running, answer.was_known)
+        (answer.was_running, answer.was_known, answer.had_ended)
     };
-    assert_eq!(cancel("waits").await, (false, true));
-    assert_eq!(cancel("runs").await, (true, true));
-    assert_eq!(cancel("runs").await, (false, true));
-    assert_eq!(cancel("never").await, (false, false));
+    assert_eq!(cancel("waits").await, (false, true, false));
+    assert_eq!(cancel("runs").await, (true, true, false));
+    assert_eq!(cancel("runs").await, (false, true, true));
+    assert_eq!(cancel("never").await, (false, false, false));
     let request = AwaitProofRequest { job_id: "runs".into(), timeout_ms: 0 };
     assert_eq!(client.await_proof(request).await.unwrap().into_inner().status(), End::Cancelled);
 }

@@ -91,3 +91,15 @@ async fn a_drain_has_a_limit_and_what_is_left_is_for_the_next_process() {
     let status = wait_status(&mut client, |status| status.total_proofs_completed == 1).await;
     assert_eq!(status.totals.unwrap().recovered, 1);
 }
+
+/// The system ends whoever writes a file beyond its limit, unless it hears of that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_may_grow_no_further_is_not_the_end() {
+    let mut daemon = Setup::new("sim:1").start().await;
+    daemon.signal(Signal::XFSZ);
+    daemon.log_with("ulimit -f").await;
+    let mut client = daemon.client().await;
+    client.prove(prove(window("after"))).await.unwrap();
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.exit_code().await, 0);
+}

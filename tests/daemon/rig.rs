@@ -46,6 +46,8 @@ pub struct Setup {
     pub sections: String,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
+    /// Files that it may have open.
+    pub max_files: Option<u32>,
 }
 
 impl Setup {
@@ -58,6 +60,7 @@ impl Setup {
             sections: String::new(),
             args: Vec::new(),
             env: Vec::new(),
+            max_files: None,
         }
     }
 
@@ -93,7 +96,15 @@ impl Setup {
     /// The program with this setup; its log goes to a file, so that no full pipe holds it up.
     pub fn command(&self) -> Command {
         self.write_config();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cuzk-daemon"));
+        let program = env!("CARGO_BIN_EXE_cuzk-daemon");
+        let mut command = match self.max_files {
+            None => Command::new(program),
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), program]);
+                shell
+            }
+        };
         clean(&mut command);
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log()).unwrap();
         command

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use cuzk::engine::{Deadlines, Engine, EngineConfig};
 use cuzk::error::{EngineError, ErrorClass, JournalError};
-use cuzk::journal::{Medium, MemoryDisk, OpenBackend, StorageBackend};
+use cuzk::journal::{Medium, MemoryDisk, OpenBackend, StorageBackend, Store};
 use cuzk::messages::job::{CancelOutcome, ProofRequest};
 use cuzk::messages::status::EngineStatus;
 
 use crate::encoded::encoded;
 use crate::engine::{contents, with_medium};
+use crate::model::KEEP_ALL;
 use crate::simulation::simulate;
 use crate::squares::{self, holds};
 
@@ -217,4 +218,23 @@ fn b49_who_submits_what_ends_at_once_is_answered_when_it_is_written_all_the_same
     assert!(matches!(error, EngineError::DeadlineExceeded { .. }), "{error}");
     engine.shutdown_blocking(Duration::ZERO);
     assert_eq!(contents(&disk.disk).results.len(), 1);
+}
+
+#[test]
+fn an_engine_that_starts_on_a_full_disk_says_so_before_anybody_asks() {
+    let disk = FullDisk::default();
+    let medium = Medium::Backend(Arc::new(disk.clone()));
+    drop(Store::open(medium.clone(), KEEP_ALL).unwrap());
+    disk.set_full(true);
+    simulate(with_medium("sim:1", medium), |engine| async move {
+        let cannot_write =
+            |status: &EngineStatus| status.reasons.iter().any(|reason| reason.contains("cannot be written"));
+        let known = tokio::time::timeout(Duration::from_secs(60), engine.wait_status(cannot_write)).await;
+        assert!(!known.expect("it is not said").unwrap().ready);
+        disk.set_full(false);
+        // Without anybody asking.
+        wait_ready(&engine, true).await;
+        let accepted = engine.submit(encoded("later", &[2])).await.unwrap();
+        assert!(accepted.is_durable());
+    });
 }

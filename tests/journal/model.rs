@@ -71,7 +71,7 @@ impl Model {
 
 impl From<Contents> for Model {
     fn from(contents: Contents) -> Self {
-        let Contents { jobs, results, next_job, process_ends: _ } = contents;
+        let Contents { jobs, results, next_job, process_ends: _, unwritable: _ } = contents;
         Self {
             jobs: jobs.into_iter().map(|record| (record.job, record)).collect(),
             results: results.into_iter().map(|result| (result.job.job, result)).collect(),

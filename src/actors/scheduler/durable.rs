@@ -152,6 +152,10 @@ impl Durable {
         self.undecoded.len() - self.held_back.len()
     }
 
+    pub fn num_held_back(&self) -> usize {
+        self.held_back.len()
+    }
+
     /// Why it cannot be written: work that would have to be is refused meanwhile.
     pub fn failure(&self) -> Option<String> {
         self.failing.as_ref().map(|failing| failing.error.to_string())
@@ -416,7 +420,7 @@ impl Scheduler {
         }
     }
 
-    fn judge_journal(&mut self, verdict: &Result<(), JournalError>) {
+    pub(super) fn judge_journal(&mut self, verdict: &Result<(), JournalError>) {
         let now = self.now();
         match verdict {
             Ok(()) if self.durable.failing.take().is_some() => {

@@ -73,6 +73,7 @@ impl Scheduler {
             synthesizer: as_fact(&self.synthesizer_service),
             journal_failure: journal_failure.as_deref(),
             num_recovering: self.durable.num_recovering(),
+            num_held_back: self.durable.num_held_back(),
             warming: self.warming().map(CircuitId::as_str).collect(),
             warmup_failures: failures.map(|(id, what)| (id.as_str(), what.as_str())).collect(),
             devices: self

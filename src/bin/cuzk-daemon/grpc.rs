@@ -199,6 +199,7 @@ impl ProvingEngine for Service {
         Ok(Response::new(CancelProofResponse {
             was_running: outcome == CancelOutcome::WasRunning,
             was_known: outcome != CancelOutcome::Unknown,
+            had_ended: outcome == CancelOutcome::AlreadyEnded,
         }))
     }
 

@@ -18,6 +18,7 @@ use cuzk::journal::JournalConfig;
 use cuzk::messages::events::EventSink;
 use cuzk::telemetry::event_log::EventLog;
 use cuzk::telemetry::LogFilter;
+use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use sd_notify::NotifyState;
 use signal_hook::iterator::Signals;
 use tokio::sync::{watch, Semaphore};
@@ -93,7 +94,7 @@ pub async fn run(args: Args, config: Config, filter: LogFilter, signals: Signals
 
     let mut servers = Servers::new();
     let limits = Limits::new(&config.daemon);
-    let places = Arc::new(Semaphore::new(config.daemon.max_connections as usize));
+    let places = Arc::new(Semaphore::new(connection_places(config.daemon.max_connections)));
     for listener in listeners {
         say_listening(&listener);
         let served = serve::grpc(&daemon, &state, listener, &limits, &places, servers.stop())?;
@@ -114,6 +115,27 @@ pub async fn run(args: Args, config: Config, filter: LogFilter, signals: Signals
     servers.end().await;
     health.abort();
     ended
+}
+
+/// Descriptors that are not those of gRPC: HTTP's connections, sockets, the journal, logs, devices, parameter files.
+const OTHER_DESCRIPTORS: u64 = 192;
+
+/// gRPC connections at a time: as many as are configured, and leave descriptors for everything else. The process's limit is
+/// raised as far as it may be.
+fn connection_places(configured: u32) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit.clone() };
+    let limit = if setrlimit(Resource::Nofile, raised.clone()).is_ok() { raised } else { limit };
+    let descriptors = limit.current.unwrap_or(u64::MAX);
+    let room = descriptors.saturating_sub(OTHER_DESCRIPTORS).max(descriptors / 4).max(1);
+    if room < u64::from(configured) {
+        tracing::warn!(
+            descriptors,
+            "{room} connections at a time instead of daemon.max_connections ({configured}): raise the limit of open files \
+             (ulimit -n; LimitNOFILE= in the unit)"
+        );
+    }
+    room.min(configured.into()) as usize
 }
 
 async fn http_listener(config: &Config) -> Result<Option<tokio::net::TcpListener>, Failure> {

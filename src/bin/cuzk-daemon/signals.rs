@@ -1,8 +1,9 @@
-//! Signals: SIGTERM and SIGINT end the daemon in order, a second one at once; SIGHUP reads the configuration again.
+//! Signals: SIGTERM and SIGINT end the daemon in order, a second one at once; SIGHUP reads the configuration again. SIGXFSZ,
+//! which would end it, leaves a file that may grow no further to whoever writes it: as a full disk.
 
 use std::sync::Arc;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::daemon::{Daemon, DrainRequest};
@@ -14,7 +15,8 @@ use crate::notify;
 /// # Errors
 /// If the system refuses.
 pub fn install() -> Result<Signals, Failure> {
-    Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|error| Failure::failed(format!("signals: {error}")))
+    Signals::new([SIGHUP, SIGINT, SIGTERM, SIGXFSZ])
+        .map_err(|error| Failure::failed(format!("signals: {error}")))
 }
 
 /// Serves them, on a thread of its own: a stuck runtime cannot keep the second SIGTERM from ending the process.
@@ -26,6 +28,7 @@ pub fn serve(mut signals: Signals, daemon: Arc<Daemon>) -> Result<(), Failure> {
         for signal in signals.forever() {
             match signal {
                 SIGHUP => reload(&daemon),
+                SIGXFSZ => tracing::error!("a file is as large as this process may make it (ulimit -f)"),
                 signal if daemon.is_draining() => {
                     tracing::warn!(signal, "a second signal: the daemon ends at once");
                     std::process::exit(EXIT_SIGNAL_BASE + signal);

@@ -31,6 +31,9 @@ impl Scheduler {
         }
         self.durable.undecoded = contents.jobs.into_iter().map(|record| (record.job, record)).collect();
         self.durable.time_of_start = time_of_start;
+        if let Some(what) = contents.unwritable {
+            self.judge_journal(&Err(JournalError::Unwritable { path: writer.reader().path(), what }));
+        }
         self.durable.journal = Some(writer);
         let mut held_back = contents.process_ends;
         held_back.retain(|_, count| *count >= SUSPECT_AFTER);
@@ -113,11 +116,15 @@ impl Scheduler {
         }
     }
 
-    /// Takes the least suspicious of the jobs that processes ended over in hand, once every other has ended. The journal is
+    /// Takes the least suspicious of the jobs that processes ended over in hand, of equal ones the most urgent, once every other
+    /// has ended. The journal is
     /// told first: if this process ends over it too, that counts.
     fn release_held_back(&mut self) {
         let is_alone = self.durable.in_hand.is_empty() && self.durable.released.is_none();
-        let next = self.durable.held_back.iter().min_by_key(|(job, count)| (**count, **job));
+        let next = self.durable.held_back.iter().min_by_key(|&(job, count)| {
+            let priority = self.durable.undecoded.get(job).map(|record| record.priority);
+            (*count, Reverse(priority), *job)
+        });
         let Some((&job, &count)) = next.filter(|_| is_alone) else { return };
         if self.end_if_expired(job) {
             return;

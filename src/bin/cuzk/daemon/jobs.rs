@@ -191,14 +191,20 @@ async fn cancel(args: &CancelArgs, ui: Ui, mut client: Client) -> Result<(), Fai
         };
         match &cancelled {
             Ok(answer) if !args.json => {
-                let what = if answer.was_running { "cancelled while it ran" } else { "cancelled" };
+                let what = match answer {
+                    answer if answer.was_running => "cancelled while it ran",
+                    answer if answer.had_ended => "had ended already",
+                    _ => "cancelled",
+                };
                 ui::out(&format!("{job}: {what}"))?;
             }
             _ => {}
         }
         if args.json {
-            let was_running = cancelled.as_ref().ok().map(|answer| answer.was_running);
-            let mut line = json!({ "job_id": job, "was_running": was_running });
+            let answer = cancelled.as_ref().ok();
+            let was_running = answer.map(|answer| answer.was_running);
+            let had_ended = answer.map(|answer| answer.had_ended);
+            let mut line = json!({ "job_id": job, "was_running": was_running, "had_ended": had_ended });
             if let Err(failure) = &cancelled {
                 line["error"] = failure.as_json();
             }

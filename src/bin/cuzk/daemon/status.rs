@@ -79,11 +79,11 @@ fn text(snapshot: &Snapshot, address: &str) -> String {
     }
     let _ = writeln!(
         text,
-        "proofs: {} completed, {} failed, {} cancelled, {} past their deadline, {} refused; {} retried",
+        "proofs: {} completed, {} failed ({} of them past their deadline), {} cancelled, {} refused; {} retried",
         totals.completed,
         totals.failed,
-        totals.cancelled,
         totals.deadline_exceeded,
+        totals.cancelled,
         totals.refused,
         ui::count(totals.retried, "partition")
     );
