@@ -217,15 +217,17 @@ impl Engine {
     async fn acknowledge(&self, mut accepted: JobAccepted) -> Result<JobHandle, EngineError> {
         if let Durability::Writing(written) = accepted.durability {
             let limit = self.inner.deadlines.answer;
-            match self.inner.clock.within(limit, written).await {
-                Some(Ok(written)) => written?,
-                // It has ended meanwhile.
-                Some(Err(_)) if accepted.result.borrow().is_some() => {}
+            accepted.durability = match self.inner.clock.within(limit, written).await {
+                Some(Ok(written)) => {
+                    written?;
+                    Durability::Written
+                }
+                // It has ended meanwhile, and the disk has not said that it has anything of it.
+                Some(Err(_)) if accepted.result.borrow().is_some() => Durability::NotJournalled,
                 Some(Err(_)) => return Err(self.unreachable()),
                 // The disk hangs. Nobody has the job's ticket then: it is let go.
                 None => return Err(no_answer("write a job to the journal", limit)),
-            }
-            accepted.durability = Durability::Written;
+            };
         }
         Ok(JobHandle::new(self.clone(), accepted))
     }
@@ -243,7 +245,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::Schedule`] if the engine has stopped, [`EngineError::NoAnswer`] if it does not answer in time,
-    /// [`EngineError::Journal`] if the job is cancelled and the journal cannot be written.
+    /// [`EngineError::Journal`] if the job has ended and the journal cannot be written: try again.
     pub async fn cancel(&self, job: JobId) -> Result<CancelOutcome, EngineError> {
         self.ask_scheduler("cancel a job", &self.inner.links.cancel, CancelJob { job }).await?
     }
@@ -375,7 +377,7 @@ impl Engine {
         }
     }
 
-    /// What the Scheduler answers at once.
+    /// What the Scheduler answers: at once, or when its journal has.
     async fn ask_scheduler<M>(
         &self,
         asked: &'static str,

@@ -435,8 +435,8 @@ pub enum JournalError {
     /// The disk is full or fails. Nothing was accepted: try again.
     #[error("journal {} cannot be written: {what}; new jobs are refused until it can be: try again", path.display())]
     Unwritable { path: PathBuf, what: String },
-    /// The disk is full or fails. The job is cancelled in this process.
-    #[error("job {job} is cancelled, but journal {} cannot be written: {what}; if this process ends before it can be, the next one proves the job", path.display())]
+    /// The disk is full or fails. The job has ended in this process: try again.
+    #[error("job {job} has ended, but journal {} cannot be written: {what}; if this process ends before it can be, the next one proves the job", path.display())]
     NotForgotten { job: JobId, path: PathBuf, what: String },
 }
 

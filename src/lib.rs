@@ -20,6 +20,7 @@ pub mod groth16;
 pub mod ids;
 pub mod inspect;
 pub mod journal;
+pub mod loops;
 pub mod messages;
 pub mod params;
 pub mod policy;

@@ -46,8 +46,7 @@ fn engine() -> Engine {
     Engine::start(config()).unwrap()
 }
 
-/// Threads of this process that the engine may have started: all but rayon's own, which live on.
-/// Thread ids of the process's engine threads.
+/// Ids of this process's threads that an engine may have started: all but rayon's own, which live on.
 fn engine_threads() -> BTreeSet<OsString> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let named = tasks.filter_map(|task| {

@@ -32,6 +32,7 @@ use crate::error::{RequestError, SynthesisError};
 use crate::groth16::sink::{synthesis, Synthesis};
 use crate::groth16::{PackedWitness, R1csShape, VerifyingKey};
 use crate::ids::PartitionIndex;
+use crate::loops;
 
 use checks::check_partition;
 pub(super) use library_form::{assemble, parents};
@@ -95,12 +96,10 @@ fn decode_tree<Tree: SectorTree>(
     let params = public_params::<Tree>(&config, &spec, num_partitions).map_err(refused_request)?;
     let c1 = text.into_c1(c1_form(&params, num_partitions))?;
     let inputs = public_inputs(&c1, &config, request.miner_id, sector_number)?;
-    let checked: Vec<Result<_, _>> = c1
-        .partitions
-        .into_par_iter()
-        .enumerate()
-        .map(|(number, challenges)| check_partition(number, challenges, &params, &inputs))
-        .collect();
+    let check = |(number, challenges)| check_partition(number, challenges, &params, &inputs);
+    let partitions = c1.partitions;
+    let checked: Vec<Result<_, _>> =
+        loops::run(|| partitions.into_par_iter().enumerate().map(check).collect());
     // The first one's error, whichever came first.
     let partitions = checked.into_iter().collect::<Result<_, _>>()?;
     let minimum_challenges = match request.test_scale {

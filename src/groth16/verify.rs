@@ -17,6 +17,7 @@ use rand::RngCore;
 use rayon::prelude::*;
 
 use crate::groth16::{Proof, VerifyingKey};
+use crate::loops;
 
 /// A verifying key with its pairing precomputed.
 pub struct PreparedVerifyingKey {
@@ -80,17 +81,17 @@ impl PreparedVerifyingKey {
         let weighted_inputs: Vec<_> =
             weights.iter().zip(proofs).map(|(weight, (_, inputs))| (*weight, *inputs)).collect();
         let Some(ic) = self.sum_ic(&weighted_inputs) else { return false };
-        if !proofs.par_iter().all(|(proof, _)| has_valid_points(proof)) {
+        if !loops::run(|| proofs.par_iter().all(|(proof, _)| has_valid_points(proof))) {
             return false;
         }
-        let a_b = proofs
-            .par_iter()
-            .zip(&weights)
-            .map(|((proof, _), weight)| {
-                let weighted_a = (proof.a * weight).to_affine();
-                Bls12::multi_miller_loop(&[(&weighted_a, &G2Prepared::from(proof.b))])
-            })
-            .reduce(blstrs::MillerLoopResult::default, |left, right| left + right);
+        let miller_loop = |((proof, _), weight): (&(&Proof, _), &Scalar)| {
+            let weighted_a = (proof.a * weight).to_affine();
+            Bls12::multi_miller_loop(&[(&weighted_a, &G2Prepared::from(proof.b))])
+        };
+        let a_b = loops::run(|| {
+            let each = proofs.par_iter().zip(&weights).map(miller_loop);
+            each.reduce(blstrs::MillerLoopResult::default, |left, right| left + right)
+        });
         let weight_sum: Scalar = weights.iter().sum();
         let c: G1Projective = proofs.iter().zip(&weights).map(|((proof, _), weight)| proof.c * weight).sum();
         let neg_alpha = -(self.vk.alpha_g1 * weight_sum);
@@ -115,10 +116,12 @@ impl PreparedVerifyingKey {
             one += weight;
             sums.iter_mut().zip(*inputs).for_each(|(sum, input)| *sum += *input * weight);
         }
-        // A PoRep of 32 GiB has 327 inputs, a WindowPoSt 25,839. The 132 of a WinningPoSt stay in this thread: among the threads
-        // of all they would wait for whatever is done there.
-        let products = ic_inputs.par_chunks(MIN_PARALLEL_INPUTS).zip(sums.par_chunks(MIN_PARALLEL_INPUTS));
-        let inputs: G1Projective = products.map(|(points, sums)| sum_of_products(points, sums)).sum();
+        // A PoRep of 32 GiB has 327 inputs, a WindowPoSt 25,839, which one thread would take long over.
+        let inputs: G1Projective = loops::run(|| {
+            let products =
+                ic_inputs.par_chunks(MIN_PARALLEL_INPUTS).zip(sums.par_chunks(MIN_PARALLEL_INPUTS));
+            products.map(|(points, sums)| sum_of_products(points, sums)).sum()
+        });
         Some(inputs + ic_one * one)
     }
 }

@@ -104,13 +104,9 @@ pub struct Store {
 #[derive(Debug)]
 struct Shared {
     medium: Medium,
-    open: Mutex<Option<Open>>,
-}
-
-#[derive(Debug)]
-struct Open {
-    database: Arc<Database>,
+    /// The one that was opened first. No other is this journal, whatever its name.
     file: Option<FileId>,
+    open: Mutex<Option<Arc<Database>>>,
 }
 
 /// Which results there are, by age.
@@ -162,8 +158,8 @@ impl Store {
         }
         let next_job = contents.next_job;
         let file = medium.file_id().map_err(|error| classify(&path, error.into()))?;
-        let open = Mutex::new(Some(Open { database: Arc::new(database), file }));
-        let database = Arc::new(Shared { medium, open });
+        let open = Mutex::new(Some(Arc::new(database)));
+        let database = Arc::new(Shared { medium, file, open });
         let store = Self { retention, database, index, index_is_stale: false, next_job, backlog: Vec::new() };
         Ok((store, contents))
     }
@@ -182,21 +178,33 @@ impl Store {
     pub fn commit(&mut self, ops: Vec<Op>, now_unix_ms: u64) -> Result<Vec<JobId>, JournalError> {
         self.backlog.extend(ops);
         if let Err(what) = self.database.check_place() {
-            self.backlog.retain(Op::is_end);
-            return Err(JournalError::Unwritable { path: self.database.medium.path(), what });
+            return Err(self.unwritten(what));
         }
         let ops = std::mem::take(&mut self.backlog);
         let written = catch(|| self.write(&ops, now_unix_ms));
         let what = match written {
-            Ok(Ok(surplus)) => return Ok(surplus),
+            // Removed while it was written, it is nothing that the next process finds.
+            Ok(Ok(surplus)) => match self.database.check_place() {
+                Ok(()) => return Ok(surplus),
+                Err(what) => {
+                    self.backlog = ops;
+                    return Err(self.unwritten(what));
+                }
+            },
             Ok(Err(error)) => error.to_string(),
             Err(what) => what,
         };
         // What the library holds may be half of the change. Opened anew it is what is on the disk.
         self.database.close();
         self.index_is_stale = true;
-        self.backlog = ops.into_iter().filter(Op::is_end).collect();
-        Err(JournalError::Unwritable { path: self.database.medium.path(), what })
+        self.backlog = ops;
+        Err(self.unwritten(what))
+    }
+
+    /// What says that work has ended is kept for the next change.
+    fn unwritten(&mut self, what: String) -> JournalError {
+        self.backlog.retain(Op::is_end);
+        JournalError::Unwritable { path: self.database.medium.path(), what }
     }
 
     fn write(&mut self, ops: &[Op], now_unix_ms: u64) -> Result<Vec<JobId>, redb::Error> {
@@ -263,6 +271,11 @@ impl Drop for Store {
         if std::thread::panicking() {
             return;
         }
+        if !self.backlog.is_empty() && self.commit(Vec::new(), 0).is_err() {
+            tracing::warn!(
+                "what has ended could not be written to the journal: the next process does it again"
+            );
+        }
         let Ok(database) = self.database.get() else { return };
         let closed = catch(|| schema::end_process(&database));
         if !matches!(closed, Ok(Ok(()))) {
@@ -274,23 +287,21 @@ impl Drop for Store {
 impl Shared {
     fn get(&self) -> Result<Arc<Database>, redb::Error> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = &*open {
-            return Ok(Arc::clone(&open.database));
+        if let Some(database) = &*open {
+            return Ok(Arc::clone(database));
         }
+        self.check_place().map_err(std::io::Error::other)?;
         // Not made anew: that would empty a journal whose file was moved away under us.
         let database = Arc::new(self.medium.open(false)?);
-        let file = self.medium.file_id()?;
-        *open = Some(Open { database: Arc::clone(&database), file });
+        *open = Some(Arc::clone(&database));
         Ok(database)
     }
 
     /// What is written to a file without its name is lost when this process ends. The file stays open: where its name is given
     /// back to it, it is the journal again.
     fn check_place(&self) -> Result<(), String> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Open { file, .. }) = &*open else { return Ok(()) };
         match self.medium.file_id() {
-            Ok(now) if now == *file => Ok(()),
+            Ok(now) if now == self.file => Ok(()),
             Ok(_) => Err("another file has been put in its place".to_owned()),
             Err(error) => Err(format!("its file is not there any more: {error}")),
         }

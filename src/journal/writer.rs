@@ -102,7 +102,7 @@ fn written(op: &Op, number: u64) -> WrittenOp {
     match op {
         Op::Accept { .. } => WrittenOp::Accepted { job, number },
         Op::Update { .. } => WrittenOp::Updated { job, number },
-        Op::Finish { .. } => WrittenOp::Finished { job },
+        Op::Finish { .. } => WrittenOp::Finished { job, number },
         Op::TakeInHand { .. } => WrittenOp::TakenInHand { job },
         Op::Forget { .. } => WrittenOp::Forgotten { number },
         Op::Probe => WrittenOp::Other,

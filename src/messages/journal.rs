@@ -35,6 +35,7 @@ pub enum WrittenOp {
     },
     Finished {
         job: JobId,
+        number: u64,
     },
     TakenInHand {
         job: JobId,

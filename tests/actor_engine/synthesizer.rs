@@ -542,9 +542,11 @@ impl Wrapper for Looped {
     }
 
     fn synthesize(&self, at: PartitionIndex, shape: &R1csShape) -> Result<PackedWitness, SynthesisError> {
-        rayon::broadcast(|_| {
-            self.began.send(()).expect("the test is there");
-            let _ended = self.go_on.lock().unwrap().recv();
+        cuzk::loops::run(|| {
+            rayon::broadcast(|_| {
+                self.began.send(()).expect("the test is there");
+                let _ended = self.go_on.lock().unwrap().recv();
+            })
         });
         self.inner.synthesize(at, shape)
     }

@@ -384,10 +384,10 @@ async fn connections_leave_descriptors_for_everything_else() {
     let mut setup = Setup::new("sim:1");
     setup.daemon = "slow_client_limit_s = 600\nstatus_listen = \"127.0.0.1:0\"".to_owned();
     setup.max_files = Some(64);
-    let daemon = setup.start().await;
+    let mut daemon = setup.start().await;
     daemon.log_with("16 connections at a time instead of daemon.max_connections (256)").await;
     let idle: Vec<UnixStream> = (0..100).map(|_| silent(&daemon)).collect();
     assert_eq!(daemon.http("/healthz").0, 200);
     drop(idle);
-    status(&mut daemon.client().await).await;
+    daemon.wait_ready().await;
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cuzk::engine::{Deadlines, Engine, EngineConfig};
 use cuzk::error::{EngineError, ErrorClass, JournalError};
+use cuzk::ids::JobId;
 use cuzk::journal::{Medium, MemoryDisk, OpenBackend, StorageBackend, Store};
 use cuzk::messages::job::{CancelOutcome, ProofRequest};
 use cuzk::messages::status::EngineStatus;
@@ -141,7 +142,15 @@ fn a_disk_that_does_not_answer_refuses_new_jobs_and_keeps_no_proof_back() {
     let engine = Engine::start(config).unwrap();
     let running = engine.submit_blocking(encoded("running", &[2])).unwrap();
     let hang = disk.hang();
+    let submitter = std::thread::spawn({
+        let engine = engine.clone();
+        move || engine.submit_blocking(encoded("meanwhile", &[7]))
+    });
     assert!(holds(&running.wait_blocking().unwrap().proof, &[2]), "its result is stored nowhere");
+    // Nor does who submits wait longer than the job takes, which nobody promises to outlive a kill.
+    let meanwhile = submitter.join().unwrap().unwrap();
+    assert!(!meanwhile.is_durable());
+    assert!(holds(&meanwhile.wait_blocking().unwrap().proof, &[7]));
     let is_stalled =
         |reason: &String| reason.contains("cannot be written: its disk has not answered for 200 ms");
     let status = engine.wait_status_blocking(|status| status.reasons.iter().any(is_stalled)).unwrap();
@@ -156,11 +165,11 @@ fn a_disk_that_does_not_answer_refuses_new_jobs_and_keeps_no_proof_back() {
     let accepted = engine.submit_blocking(encoded("refused", &[3])).unwrap();
     assert!(accepted.is_durable() && !accepted.is_attached());
     assert!(holds(&accepted.wait_blocking().unwrap().proof, &[3]));
-    drop((running, accepted));
+    drop((running, meanwhile, accepted));
     engine.shutdown_blocking(Duration::from_secs(60));
     let stored = contents(&disk.disk);
     assert!(stored.jobs.is_empty(), "{:?}", stored.jobs);
-    assert_eq!(stored.results.len(), 2, "what ended meanwhile is written");
+    assert_eq!(stored.results.len(), 3, "what ended meanwhile is written");
 }
 
 #[test]
@@ -187,11 +196,17 @@ fn b25_a_cancel_is_answered_once_no_later_process_will_prove_its_job() {
     let error = engine.cancel_blocking(second).unwrap_err();
     assert!(matches!(error, EngineError::Journal(JournalError::NotForgotten { .. })), "{error}");
     assert!(engine.status().jobs.is_empty(), "it is cancelled all the same");
+    // As often as it is asked; what it does not concern is answered.
+    let again = engine.cancel_blocking(second).unwrap_err();
+    assert!(matches!(again, EngineError::Journal(JournalError::NotForgotten { job, .. }) if job == second));
+    assert_eq!(engine.cancel_blocking(first).unwrap(), CancelOutcome::AlreadyEnded);
+    assert_eq!(engine.cancel_blocking(JobId(999)).unwrap(), CancelOutcome::Unknown);
     let cannot_write = |status: &EngineStatus| status.reasons.iter().any(|reason| reason.contains("written"));
     engine.wait_status_blocking(cannot_write).unwrap();
     disk.set_full(false);
     // With the next look whether it can be.
     engine.wait_status_blocking(|status| !cannot_write(status)).unwrap();
+    assert_eq!(engine.cancel_blocking(second).unwrap(), CancelOutcome::AlreadyEnded);
     assert!(contents(&disk.disk).jobs.is_empty());
     engine.shutdown_blocking(Duration::ZERO);
 }

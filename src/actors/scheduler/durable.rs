@@ -54,9 +54,11 @@ pub(super) struct Durable {
     last_number: u64,
     unanswered: Unanswered,
     failing: Option<Failing>,
-    cancels: Cancels,
+    ends: Ends,
+    /// Jobs that have ended because the engine does, and are for the next process.
+    left: BTreeSet<JobId>,
     /// Who waits for a job to be written that has ended meanwhile, by the number of the request that is to be answered.
-    orphans: Vec<(u64, oneshot::Sender<Result<(), JournalError>>)>,
+    orphans: Vec<(u64, Waiter)>,
     written: Option<Recipient<JournalWritten>>,
     decoded: Option<Recipient<RecoveredDecoded>>,
 }
@@ -69,20 +71,37 @@ struct Unanswered {
     since: Duration,
 }
 
-/// Jobs that nobody wants any more: a cancel is answered once no later process will prove its job.
+/// Jobs that have ended and may come back all the same: the journal has not written that. A cancel of one is answered when it
+/// has.
 #[derive(Default)]
-struct Cancels {
-    /// Numbers of the last request to forget a job, and of the last that was answered.
-    asked: u64,
-    answered: u64,
-    waiting: Vec<(u64, oneshot::Sender<Result<(), JournalError>>)>,
+struct Ends {
+    unwritten: BTreeMap<JobId, UnwrittenEnd>,
+    waiting: Vec<(u64, Waiter)>,
 }
 
-impl Cancels {
-    /// Tells those who waited for this request or an earlier one.
-    fn answer(&mut self, number: u64, verdict: &Result<(), JournalError>) {
-        self.answered = self.answered.max(number);
+/// `number`: of the request to write it.
+struct UnwrittenEnd {
+    number: u64,
+    /// It could not be. The journal writes it with the next change that can be.
+    has_failed: bool,
+}
+
+impl Ends {
+    /// The journal has answered everything up to this number.
+    fn answered(&mut self, number: u64, verdict: &Result<(), JournalError>) {
+        match verdict {
+            Ok(()) => self.unwritten.retain(|_, end| end.number > number),
+            Err(_) => {
+                let failed = self.unwritten.values_mut().filter(|end| end.number <= number);
+                failed.for_each(|end| end.has_failed = true);
+            }
+        }
         tell(&mut self.waiting, number, verdict);
+    }
+
+    /// Something was written: before it, what could not be until then.
+    fn caught_up(&mut self) {
+        self.unwritten.retain(|_, end| !end.has_failed);
     }
 }
 
@@ -103,17 +122,16 @@ pub(super) struct JobDurability {
     storing: Option<Arc<ProofOutcome>>,
     /// Number of the last request to write its record, and of those that are not answered who waits for them.
     written_by: u64,
-    unacknowledged: Vec<(u64, oneshot::Sender<Result<(), JournalError>>)>,
+    unacknowledged: Vec<(u64, Waiter)>,
     /// Callers need not wait: what they were promised is on the disk.
     is_written: bool,
 }
 
+/// Who waits for something to be written.
+type Waiter = oneshot::Sender<Result<(), JournalError>>;
+
 /// Who waits for a request to be answered, or for an earlier one, is told.
-fn tell(
-    waiting: &mut Vec<(u64, oneshot::Sender<Result<(), JournalError>>)>,
-    number: u64,
-    verdict: &Result<(), JournalError>,
-) {
+fn tell(waiting: &mut Vec<(u64, Waiter)>, number: u64, verdict: &Result<(), JournalError>) {
     for (_, sender) in waiting.extract_if(.., |(needs, _)| *needs <= number) {
         // The caller may have gone away; its ticket then does the rest.
         let _ = sender.send(verdict.clone());
@@ -189,26 +207,32 @@ impl Durable {
                 self.unanswered.since = now;
             }
             self.unanswered.num_ops += 1;
+            if let Op::Forget { job }
+            | Op::Finish { record: ResultRecord { job: JobRecord { job, .. }, .. } } = &op
+            {
+                let end = UnwrittenEnd { number: self.last_number, has_failed: false };
+                self.ends.unwritten.insert(*job, end);
+            }
             journal.write(op, self.last_number, self.unix_ms(now), answer.clone());
         }
         self.last_number
     }
 
-    fn forget(&mut self, job: JobId, now: Duration) {
-        let number = self.write(Op::Forget { job }, now);
-        if self.journal.is_some() {
-            self.cancels.asked = number;
+    /// To be told when no later process will prove a job that has ended; `None`: none will.
+    ///
+    /// # Errors
+    /// The journal could not write that, and has not been written since.
+    pub fn until_gone(
+        &mut self,
+        job: JobId,
+    ) -> Result<Option<oneshot::Receiver<Result<(), JournalError>>>, JournalError> {
+        let Some(end) = self.ends.unwritten.get(&job) else { return Ok(None) };
+        if let Some(failing) = self.failing.as_ref().filter(|_| end.has_failed) {
+            return Err(failing.error.clone());
         }
-    }
-
-    /// To be told when every job that was cancelled is forgotten; `None`: all are.
-    pub fn forgetting(&mut self) -> Option<oneshot::Receiver<Result<(), JournalError>>> {
-        let asked = self.cancels.asked;
-        (asked > self.cancels.answered).then(|| {
-            let (sender, forgotten) = oneshot::channel();
-            self.cancels.waiting.push((asked, sender));
-            forgotten
-        })
+        let (sender, written) = oneshot::channel();
+        self.ends.waiting.push((end.number, sender));
+        Ok(Some(written))
     }
 
     fn answered(&mut self, num_ops: usize, now: Duration) {
@@ -325,9 +349,11 @@ impl Scheduler {
             // The engine's end, not the job's.
             Err(EngineError::Schedule(
                 ScheduleError::Draining | ScheduleError::NoDevice(_) | ScheduleError::NoSynthesizer(_),
-            )) => {}
+            )) => {
+                self.durable.left.insert(record.job);
+            }
             Err(EngineError::Cancelled { .. } | EngineError::Journal(_)) => {
-                self.durable.forget(record.job, now);
+                self.durable.write(Op::Forget { job: record.job }, now);
             }
             Err(_) => {
                 let record = ResultRecord::new(record.clone(), self.durable.unix_ms(now), &result);
@@ -342,10 +368,14 @@ impl Scheduler {
         if self.jobs.get(&id).is_some_and(|job| job.durable.is_storing()) {
             return Some(CancelOutcome::AlreadyEnded);
         }
+        let now = self.now();
+        if self.durable.left.remove(&id) {
+            self.durable.write(Op::Forget { job: id }, now);
+            return Some(CancelOutcome::AlreadyEnded);
+        }
         let record = self.durable.take_undecoded(id)?;
         self.forget_name(&record.name(), id);
-        let now = self.now();
-        self.durable.forget(id, now);
+        self.durable.write(Op::Forget { job: id }, now);
         // It is taken up only to be let go.
         self.totals.recovered += 1;
         self.totals.cancelled += 1;
@@ -385,6 +415,9 @@ impl Handler<JournalWritten> for Scheduler {
             Err(error) => Err(error.clone()),
         };
         self.judge_journal(&verdict);
+        if verdict.is_ok() {
+            self.durable.ends.caught_up();
+        }
         for op in ops {
             match op {
                 WrittenOp::Accepted { job, number } => self.accepted_written(job, number, &verdict),
@@ -394,9 +427,12 @@ impl Handler<JournalWritten> for Scheduler {
                         job.durable.acknowledge(number, &verdict);
                     }
                 }
-                WrittenOp::Finished { job } => self.result_written(job, &verdict),
+                WrittenOp::Finished { job, number } => {
+                    self.durable.ends.answered(number, &verdict);
+                    self.result_written(job, &verdict);
+                }
                 WrittenOp::TakenInHand { job } => self.taken_in_hand(job),
-                WrittenOp::Forgotten { number } => self.durable.cancels.answer(number, &verdict),
+                WrittenOp::Forgotten { number } => self.durable.ends.answered(number, &verdict),
                 WrittenOp::Other => {}
             }
         }
@@ -411,13 +447,15 @@ impl Scheduler {
     /// It does not answer: new jobs are refused as if it could not be written, and who waits for a proof gets it.
     fn wait_for_no_disk(&mut self, error: &JournalError) {
         self.judge_journal(&Err(error.clone()));
-        let asked = self.durable.cancels.asked;
-        self.durable.cancels.answer(asked, &Err(error.clone()));
+        // The ends themselves may still be written.
+        tell(&mut self.durable.ends.waiting, u64::MAX, &Err(error.clone()));
         let stored = self.jobs.iter().filter(|(_, job)| job.durable.is_storing());
         let stored: Vec<JobId> = stored.map(|(id, _)| *id).collect();
         for job in stored {
             self.result_written(job, &Err(error.clone()));
         }
+        // Their jobs have ended: they are told how.
+        self.durable.orphans.clear();
     }
 
     pub(super) fn judge_journal(&mut self, verdict: &Result<(), JournalError>) {

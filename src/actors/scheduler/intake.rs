@@ -234,15 +234,16 @@ impl Handler<CancelJob> for Scheduler {
     fn handle(&mut self, cancel: CancelJob, _: &mut Context<Self>) -> Self::Result {
         let CancelJob { job } = cancel;
         let outcome = self.cancel(job);
-        let forgetting = self.durable.forgetting();
+        let until_gone = self.durable.until_gone(job);
         self.pump();
         Box::pin(async move {
-            let forgotten = match forgetting {
-                // An error: the Scheduler has ended. The journal writes what it was asked to before it closes.
-                Some(forgotten) => forgotten.await.unwrap_or(Ok(())),
-                None => Ok(()),
+            let gone = match until_gone {
+                Ok(None) => Ok(()),
+                // An error: the Scheduler has ended, and the journal may yet write it before it closes.
+                Ok(Some(gone)) => gone.await.map_err(|_| ScheduleError::Stopped)?,
+                Err(error) => Err(error),
             };
-            match forgotten {
+            match gone {
                 Err(JournalError::Unwritable { path, what }) => {
                     Err(JournalError::NotForgotten { job, path, what }.into())
                 }

@@ -11,6 +11,7 @@ use rayon::{ThreadBuilder, ThreadPool, ThreadPoolBuilder};
 
 use super::host::HostWork;
 use crate::error::catch;
+use crate::loops;
 use crate::messages::synthesis::WorkerFreed;
 
 /// Work for a worker.
@@ -18,8 +19,7 @@ pub struct Task {
     pub work: Box<dyn FnOnce() + Send>,
     /// How long a simulated worker takes over it.
     pub takes: Duration,
-    /// Its loops are run by threads of their own. Those of everything else share rayon's, where one that begins waits until
-    /// all that have begun are through.
+    /// Its loops are run by threads of their own ([`crate::loops`]).
     pub is_express: bool,
 }
 
@@ -171,7 +171,8 @@ fn work(
             recv(tasks) -> task => match task {
                 Ok((task, freed)) if task.is_express => {
                     let express = Arc::clone(express);
-                    run_task(Task { work: Box::new(move || express.install(task.work)), ..task }, &freed);
+                    let work = Box::new(move || loops::with(&express, task.work));
+                    run_task(Task { work, ..task }, &freed);
                 }
                 Ok((task, freed)) => run_task(task, &freed),
                 Err(_) => break,

@@ -12,6 +12,7 @@ use crate::error::{catch, DeviceError, EngineError, RequestError, SynthesisError
 use crate::groth16::prover::{check_inputs, check_witness};
 use crate::groth16::{PreparedVerifyingKey, Proof};
 use crate::journal::encode_request;
+use crate::loops;
 use crate::messages::synthesis::{
     CheckKey, DecodedRequest, JobVerified, KeyChecked, KeyVerdict, ProofsVerified, RowsCheck,
     SynthesisFailed, SynthesizeWitness, SynthesizerPeers, UnverifiedProof, VerifyJob, VerifyProofs,
@@ -52,7 +53,7 @@ fn make_witness(command: &SynthesizeWitness) -> Result<WitnessSynthesized, Synth
     let public_inputs = command.workload.public_inputs(partition)?;
     let witness = command.workload.synthesize(partition, shape)?;
     match command.rows {
-        RowsCheck::All => check_witness(shape, &witness, &public_inputs)?,
+        RowsCheck::All => loops::run(|| check_witness(shape, &witness, &public_inputs))?,
         RowsCheck::ByDevice => check_inputs(shape, &witness, &public_inputs)?,
     }
     Ok(WitnessSynthesized {

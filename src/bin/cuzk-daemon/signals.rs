@@ -25,10 +25,16 @@ pub fn install() -> Result<Signals, Failure> {
 /// If the system refuses a thread.
 pub fn serve(mut signals: Signals, daemon: Arc<Daemon>) -> Result<(), Failure> {
     let serve = move || {
+        let mut file_limit_told = false;
         for signal in signals.forever() {
             match signal {
                 SIGHUP => reload(&daemon),
-                SIGXFSZ => tracing::error!("a file is as large as this process may make it (ulimit -f)"),
+                SIGXFSZ if file_limit_told => {}
+                // Once: the file may be the log.
+                SIGXFSZ => {
+                    file_limit_told = true;
+                    tracing::error!("a file is as large as this process may make it (ulimit -f)");
+                }
                 signal if daemon.is_draining() => {
                     tracing::warn!(signal, "a second signal: the daemon ends at once");
                     std::process::exit(EXIT_SIGNAL_BASE + signal);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Arc;
 
 use crossbeam_channel::{unbounded, Receiver};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, EXIT_SIGNAL_BASE};
@@ -22,15 +22,14 @@ impl Interrupts {
     pub fn install() -> Result<Self, Failure> {
         let refused =
             |error: std::io::Error| Failure::proving("signals", format!("cannot listen to signals: {error}"));
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGXFSZ]).map_err(refused)?;
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refused)?;
         let first = Arc::new(AtomicI32::new(0));
         let (send, arrived) = unbounded();
         let seen = Arc::clone(&first);
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
-                // A file that may grow no further is an error to whoever writes it, and not the end.
-                for signal in signals.forever().filter(|signal| *signal != SIGXFSZ) {
+                for signal in signals.forever() {
                     if seen.swap(signal, Ordering::Relaxed) != 0 {
                         std::process::exit(exit_code(signal).into());
                     }

@@ -10,6 +10,7 @@ use ff::{Field, PrimeField};
 use rayon::prelude::*;
 
 use crate::groth16::packed::{PackedWitness, VariableClasses};
+use crate::loops;
 
 use super::Misfit;
 
@@ -190,8 +191,9 @@ pub(super) fn fill<T: Sync>(
 ) -> Result<PackedWitness, Misfit> {
     let num_aux = classes.num_aux();
     // By all threads: of a WindowPoSt partition of 32 GiB sectors these are 4 GB, whose pages are new.
-    let mut dense: Vec<Scalar> =
-        (0..classes.num_dense()).into_par_iter().with_min_len(1 << 16).map(|_| Scalar::ZERO).collect();
+    let mut dense: Vec<Scalar> = loops::run(|| {
+        (0..classes.num_dense()).into_par_iter().with_min_len(1 << 16).map(|_| Scalar::ZERO).collect()
+    });
     let mut writer = Writer::new(classes, 0, num_aux, &mut dense);
     writer.input(Scalar::ONE);
     head(&mut writer);
@@ -231,18 +233,16 @@ fn fill_parts(
         stretches.push((first, own));
     }
     // Partitions whose parts keep every thread busy are made one after another, not each of them slowly beside the others: a
-    // device waits for the first. A thread of the pool does not wait, since what it waits for may need it.
-    let takes_turns = num_aux >= TAKES_TURNS_AUX && rayon::current_thread_index().is_none();
+    // device waits for the first. A thread of the pool does not wait, since what it waits for may need it; nor does urgent work.
+    let is_free = rayon::current_thread_index().is_some() || loops::has_own();
+    let takes_turns = num_aux >= TAKES_TURNS_AUX && !is_free;
     let _turn = takes_turns.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
-    stretches
-        .into_par_iter()
-        .enumerate()
-        .map(|(number, (first, dense))| {
-            let mut writer = Writer::new(classes, first, first + len, dense);
-            part(&mut writer, number);
-            writer.finish()
-        })
-        .collect()
+    let write = |(number, (first, dense))| {
+        let mut writer = Writer::new(classes, first, first + len, dense);
+        part(&mut writer, number);
+        writer.finish()
+    };
+    loops::run(|| stretches.into_par_iter().enumerate().map(write).collect())
 }
 
 /// A scalar in canonical little-endian form.

@@ -14,6 +14,7 @@ use crate::circuits::catalogue::RegisteredProof;
 use crate::circuits::request::json_text;
 use crate::circuits::ProofKind;
 use crate::error::RequestError;
+use crate::loops;
 
 /// `Go`'s `struct{SectorNum int64; Phase1Out []byte; SectorSize uint64}`.
 #[derive(Deserialize)]
@@ -195,7 +196,8 @@ fn read_side_by_side(json: &[u8]) -> Option<(Head, Body)> {
     let read = |challenges: Vec<&RawValue>| -> serde_json::Result<Vec<ChallengeProof>> {
         challenges.into_par_iter().map(|challenge| serde_json::from_str(challenge.get())).collect()
     };
-    let value = partitions.into_par_iter().map(read).collect::<serde_json::Result<_>>().ok()?;
+    let value =
+        loops::run(|| partitions.into_par_iter().map(read).collect::<serde_json::Result<_>>()).ok()?;
     let Outline { registered_proof, comm_r, comm_d, replica_id, seed, ticket, .. } = outline;
     let head =
         Head { registered_proof, _vanilla_proofs: IgnoredAny, comm_r, comm_d, replica_id, seed, ticket };
