@@ -1,7 +1,7 @@
 //! An engine whose journal cannot be written, or whose disk does not answer, and then can again.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ use crate::squares::{self, holds};
 struct FullDisk {
     disk: MemoryDisk,
     is_full: Arc<AtomicBool>,
+    /// The one that fails, counted from now; 0: none does.
+    failing_sync: Arc<AtomicU64>,
+    num_syncs: Arc<AtomicU64>,
     hangs: Arc<(Mutex<bool>, Condvar)>,
 }
 
@@ -82,6 +85,11 @@ impl StorageBackend for FullDisk {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.num_syncs.fetch_add(1, Ordering::SeqCst);
+        let count = |left: u64| left.checked_sub(1);
+        if self.failing_sync.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count) == Ok(1) {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
         self.check()
     }
 
@@ -235,18 +243,24 @@ fn b49_who_submits_what_ends_at_once_is_answered_when_it_is_written_all_the_same
     assert_eq!(contents(&disk.disk).results.len(), 1);
 }
 
+/// What an opened journal holds can be read, and its last change at the opening, which notes the process, not be written.
 #[test]
 fn an_engine_that_starts_on_a_full_disk_says_so_before_anybody_asks() {
     let disk = FullDisk::default();
     let medium = Medium::Backend(Arc::new(disk.clone()));
     drop(Store::open(medium.clone(), KEEP_ALL).unwrap());
-    disk.set_full(true);
+    let before = disk.num_syncs.load(Ordering::SeqCst);
+    let (store, contents) = Store::open(medium.clone(), KEEP_ALL).unwrap();
+    assert_eq!(contents.unwritable, None);
+    let syncs_of_opening = disk.num_syncs.load(Ordering::SeqCst) - before;
+    drop(store);
+    disk.failing_sync.store(syncs_of_opening, Ordering::SeqCst);
     simulate(with_medium("sim:1", medium), |engine| async move {
         let cannot_write =
             |status: &EngineStatus| status.reasons.iter().any(|reason| reason.contains("cannot be written"));
+        assert_eq!(disk.failing_sync.load(Ordering::SeqCst), 0, "it was opened");
         let known = tokio::time::timeout(Duration::from_secs(60), engine.wait_status(cannot_write)).await;
         assert!(!known.expect("it is not said").unwrap().ready);
-        disk.set_full(false);
         // Without anybody asking.
         wait_ready(&engine, true).await;
         let accepted = engine.submit(encoded("later", &[2])).await.unwrap();
