@@ -124,8 +124,8 @@ const OTHER_DESCRIPTORS: u64 = 192;
 /// raised as far as it may be.
 fn connection_places(configured: u32) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, ..limit.clone() };
-    let limit = if setrlimit(Resource::Nofile, raised.clone()).is_ok() { raised } else { limit };
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    let limit = if setrlimit(Resource::Nofile, raised).is_ok() { raised } else { limit };
     let descriptors = limit.current.unwrap_or(u64::MAX);
     let room = descriptors.saturating_sub(OTHER_DESCRIPTORS).max(descriptors / 4).max(1);
     if room < u64::from(configured) {
