@@ -266,8 +266,10 @@ impl Engine {
 
     /// The engine's state: the last snapshot that was published. Waits for nothing, least of all for proving.
     pub fn status(&self) -> Arc<EngineStatus> {
-        let status = self.inner.links.status.borrow().clone();
-        if self.inner.links.submit.connected() {
+        let links = &self.inner.links;
+        let status = links.status.borrow().clone();
+        // Of a Scheduler that dies its status goes first.
+        if links.submit.connected() && links.status.has_changed().is_ok() {
             return status;
         }
         // The last words of a Scheduler that is no more: nothing is ready whose state nobody knows.

@@ -270,7 +270,8 @@ impl World {
                 assert!(!record.has_proof(), "cancelled after its end");
                 record.is_cancelled = true;
             }
-            CancelOutcome::AlreadyEnded => {}
+            // Also of what the engine's own end had left for the next one.
+            CancelOutcome::AlreadyEnded => record.is_let_go = true,
             CancelOutcome::Unknown => panic!("job {id} is not known any more"),
         }
     }

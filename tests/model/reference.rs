@@ -80,6 +80,8 @@ pub struct Record {
     pub cancel_is_asked: bool,
     /// A cancel was accepted: no other end is right any more.
     pub is_cancelled: bool,
+    /// Cancelled after its end.
+    pub is_let_go: bool,
     /// Nobody waits for it any more; it may have been done before that was heard.
     pub is_dropped: bool,
     parts: Vec<Part>,
@@ -93,9 +95,11 @@ impl Record {
         self.result.is_none()
     }
 
-    /// It ended because no device was left for it: one that is started later may have one.
+    /// It ended because no device was left for it, and nobody has cancelled it since: an engine that is started later may have
+    /// one.
     fn wants_device(&self) -> bool {
-        matches!(self.result, Some(Err(EngineError::Schedule(ScheduleError::NoDevice(_)))))
+        let ended = matches!(self.result, Some(Err(EngineError::Schedule(ScheduleError::NoDevice(_)))));
+        ended && !self.is_let_go
     }
 
     /// As another engine finds it in a journal. Nobody has told it yet how it ends.
@@ -105,6 +109,7 @@ impl Record {
             statement: self.statement.clone(),
             cancel_is_asked: false,
             is_cancelled: false,
+            is_let_go: false,
             is_dropped: false,
             parts: parts.collect(),
             result: self.result.clone().filter(Result::is_ok),
@@ -173,6 +178,7 @@ impl Book {
             deadline,
             cancel_is_asked: false,
             is_cancelled: false,
+            is_let_go: false,
             is_dropped: false,
             result: None,
             ends_told: Vec::new(),
