@@ -9,9 +9,9 @@
 //! CRITICAL job waits for no other's work at any step. Within a level decoding goes first, since a caller waits for
 //! it; then circuits, then the host's own proofs, then witnesses. One thread more than there are cores for is kept for
 //! verification and CRITICAL work, which then need not wait for the end of a witness that takes a minute; nor do their
-//! loops, which have threads beside rayon's. A task's
-//! panic becomes a typed error, and the thread survives, whatever was panicked with. Nothing that a host has written (its
-//! workloads' methods, their drop) runs in the actor itself.
+//! loops, which have threads beside rayon's ([`crate::loops`]). A task's panic becomes a typed error, and the thread
+//! survives, whatever was panicked with. Nothing that a host has written (its workloads' methods, their drop) runs in the
+//! actor itself.
 
 mod circuits;
 pub mod host;

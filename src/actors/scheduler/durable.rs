@@ -3,8 +3,8 @@
 //! - A job is acknowledged once it is written. It may begin before: nothing is lost by that.
 //! - A finished job stays in the table until its result is stored, or the disk fails or does not answer; whatever else would end it meanwhile (a cancel, a
 //!   deadline, a drain) comes too late and gets the proof.
-//! - A cancelled job is forgotten, and the cancel answered once it is. One that ends because the *engine* does (drain, no device left) stays in the journal
-//!   and is proved after a restart; any other failure is stored with its reason.
+//! - A cancelled job is forgotten, and the cancel answered once it is. One that ends because the *engine* does (drain, no
+//!   device left) stays in the journal and is proved after a restart; any other failure is stored with its reason.
 //! - After a restart jobs are decoded by priority and in the order in which they were accepted, and keep their numbers.
 //!   A caller who submits the same request meanwhile brings the decoded job along: its record is adopted.
 

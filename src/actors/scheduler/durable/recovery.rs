@@ -116,9 +116,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes the least suspicious of the jobs that processes ended over in hand, of equal ones the most urgent, once every other
-    /// has ended. The journal is
-    /// told first: if this process ends over it too, that counts.
+    /// Once every other job has ended, takes one of those that processes ended over in hand: the least suspicious, of equal ones
+    /// the most urgent. The journal is told first: if this process ends over it too, that counts.
     fn release_held_back(&mut self) {
         let is_alone = self.durable.in_hand.is_empty() && self.durable.released.is_none();
         let next = self.durable.held_back.iter().min_by_key(|&(job, count)| {
